@@ -1,0 +1,82 @@
+// What `npm test` runs: types, lint, unit, cluster and e2e tests, one after the other, and a closing line with the sum.
+// `npm test -- unit cluster` runs only those steps; what follows a `--` goes to mocha: `npm test -- e2e -- --grep replicas`.
+import { spawn } from 'node:child_process'
+
+interface Counts {
+  passed: number
+  failed: number
+}
+
+interface Step {
+  name: string
+  command: string
+  /** Mocha says how many tests passed; any other command counts as one. */
+  mocha?: boolean
+}
+
+const mocha = 'mocha --exit --require ./e2e/shared-control-plane.ts'
+
+const steps: Step[] = [
+  { name: 'types', command: 'tsc' },
+  { name: 'lint', command: 'npm run --silent lint' },
+  {
+    name: 'unit',
+    command: `mocha --exit --ignore '**/*.cluster.test.ts' '{controllers,consumer-sdk,crds,e2e}/**/*.test.ts'`,
+    mocha: true,
+  },
+  {
+    name: 'cluster',
+    command: `${mocha} --timeout 120000 '{controllers,consumer-sdk,crds,deploy,e2e}/**/*.cluster.test.ts'`,
+    mocha: true,
+  },
+  { name: 'e2e', command: `${mocha} --timeout 300000 'e2e/*.e2e.ts'`, mocha: true },
+]
+
+/** Runs a command with its output shown, and resolves with its exit code and what it printed. */
+function run(command: string): Promise<{ code: number; output: string }> {
+  return new Promise((resolve) => {
+    // The commands are the ones above; the shell is for npm's PATH and for the quotes around patterns.
+    const child = spawn(command, {
+      shell: true,
+      stdio: ['ignore', 'pipe', 'inherit'],
+      env: { ...process.env, FORCE_COLOR: '0' },
+    })
+    let output = ''
+    child.stdout.on('data', (chunk: Buffer) => {
+      process.stdout.write(chunk)
+      output += chunk.toString()
+    })
+    child.on('close', (code) => resolve({ code: code ?? 1, output }))
+  })
+}
+
+function countsOf(step: Step, code: number, output: string): Counts {
+  if (!step.mocha) return code === 0 ? { passed: 1, failed: 0 } : { passed: 0, failed: 1 }
+  const count = (word: string) => Number(new RegExp(`^\\s+(\\d+) ${word}`, 'm').exec(output)?.[1] ?? 0)
+  const passed = count('passing')
+  // A test left out has shown nothing, and a run that tested nothing, or broke down, is no success.
+  const failed = count('failing') + count('pending')
+  return { passed, failed: failed || (code === 0 && passed > 0 ? 0 : 1) }
+}
+
+const separator = process.argv.indexOf('--')
+const chosen = process.argv.slice(2, separator < 0 ? undefined : separator)
+const extra = separator < 0 ? [] : process.argv.slice(separator + 1)
+const unknown = chosen.find((name) => !steps.some((step) => step.name === name))
+if (unknown) throw new Error(`no step '${unknown}'; there are ${steps.map(({ name }) => name).join(', ')}`)
+
+const sum: Counts = { passed: 0, failed: 0 }
+for (const step of steps.filter(({ name }) => chosen.length === 0 || chosen.includes(name))) {
+  console.log(`\n== ${step.name}`)
+  const startedAt = performance.now()
+  const suffix = step.mocha ? extra.map((word) => ` '${word.replaceAll("'", `'\\''`)}'`).join('') : ''
+  const { code, output } = await run(step.command + suffix)
+  const counts = countsOf(step, code, output)
+  sum.passed += counts.passed
+  sum.failed += counts.failed
+  console.log(
+    `== ${step.name}: ${counts.failed ? 'failed' : 'ok'} after ${Math.round((performance.now() - startedAt) / 1000)} s`,
+  )
+}
+console.log(`\n${sum.passed} passed, ${sum.failed} failed`)
+process.exitCode = sum.failed ? 1 : 0
