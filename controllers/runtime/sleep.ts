@@ -1,0 +1,6 @@
+import { setTimeout as delay } from 'node:timers/promises'
+
+/** Waits; returns early, without an error, when `signal` aborts. */
+export async function sleep(ms: number, signal: AbortSignal): Promise<void> {
+  await delay(ms, undefined, { signal }).catch(() => undefined) // the only rejection is the abort
+}

@@ -1,0 +1,22 @@
+import type { Context } from './context.ts'
+import { ReconcileError } from './errors.ts'
+
+/**
+ * Runs `work` with a signal that also aborts after `timeoutMs`. Throws ReconcileError that names `field` when that is what ended it, with the reason
+ * of the failure it caused, if that had one.
+ */
+export async function withTimeout<R>(
+  field: string,
+  timeoutMs: number,
+  ctx: Context,
+  work: (bounded: Context) => Promise<R>,
+): Promise<R> {
+  const timeout = AbortSignal.timeout(timeoutMs)
+  try {
+    return await work({ ...ctx, signal: AbortSignal.any([ctx.signal, timeout]) })
+  } catch (err) {
+    if (!timeout.aborted || ctx.signal.aborted) throw err
+    const reason = err instanceof ReconcileError ? err.reason : 'Timeout'
+    throw new ReconcileError(reason, `timed out after ${field} (${timeoutMs / 1000}s)`, { cause: err })
+  }
+}

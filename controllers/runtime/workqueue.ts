@@ -1,0 +1,106 @@
+/** Delays of the per-key backoff, in ms. */
+export interface Backoff {
+  minMs: number
+  maxMs: number
+}
+
+/**
+ * A queue of keys in which each key stands once and is never handed out twice at a time: a key added while it is being
+ * worked on comes again after `done`. The order is that of arrival, so that one key that always fails cannot starve others.
+ */
+export class WorkQueue {
+  readonly #backoff: Backoff
+  readonly #ready: Set<string> = new Set()
+  readonly #working: Set<string> = new Set()
+  readonly #again: Set<string> = new Set()
+  readonly #timers: Map<string, { timer: NodeJS.Timeout; at: number }> = new Map()
+  readonly #failures: Map<string, number> = new Map()
+  readonly #waiters: ((key: string | undefined) => void)[] = []
+  #closed = false
+  /** Called for each key that enters, e.g. for a metric. */
+  onAdd: (() => void) | undefined
+
+  constructor(backoff: Backoff) {
+    this.#backoff = backoff
+  }
+
+  /** Keys waiting for a worker; delayed ones do not count. */
+  get depth(): number {
+    return this.#ready.size
+  }
+
+  /** Adds a key now, which ends any delay it waits for. */
+  add(key: string): void {
+    if (this.#closed) return
+    this.#cancelDelay(key)
+    if (this.#working.has(key)) {
+      this.#again.add(key)
+      return
+    }
+    if (this.#ready.has(key)) return
+    this.onAdd?.()
+    const waiter = this.#waiters.shift()
+    if (!waiter) {
+      this.#ready.add(key)
+      return
+    }
+    this.#working.add(key)
+    waiter(key)
+  }
+
+  /** Adds a key after `delayMs`. Of several delays for one key the earliest counts. */
+  addAfter(key: string, delayMs: number): void {
+    if (this.#closed) return
+    if (delayMs <= 0) return this.add(key)
+    const at = performance.now() + delayMs
+    const pending = this.#timers.get(key)
+    if (pending && pending.at <= at) return
+    this.#cancelDelay(key)
+    // setTimeout holds 2^31-1 ms; a longer delay is cut there, which only means an early look.
+    const timer = setTimeout(() => this.add(key), Math.min(delayMs, 2 ** 31 - 1))
+    this.#timers.set(key, { timer, at })
+  }
+
+  /** Adds a key after its backoff, which doubles with each failure since the last `forget`. Never sooner than `atLeastMs`. */
+  addFailed(key: string, atLeastMs = 0): void {
+    const failures = this.#failures.get(key) ?? 0
+    this.#failures.set(key, failures + 1)
+    const backoffMs = Math.min(this.#backoff.minMs * 2 ** Math.min(failures, 40), this.#backoff.maxMs)
+    this.addAfter(key, Math.max(backoffMs, atLeastMs))
+  }
+
+  /** The key has succeeded or is gone: its backoff begins anew. */
+  forget(key: string): void {
+    this.#failures.delete(key)
+  }
+
+  /** The next key, which counts as being worked on until `done(key)`; undefined once the queue is closed. */
+  take(): Promise<string | undefined> {
+    if (this.#closed) return Promise.resolve(undefined)
+    for (const key of this.#ready) {
+      this.#ready.delete(key)
+      this.#working.add(key)
+      return Promise.resolve(key)
+    }
+    return new Promise((resolve) => this.#waiters.push(resolve))
+  }
+
+  done(key: string): void {
+    this.#working.delete(key)
+    if (this.#again.delete(key)) this.add(key)
+  }
+
+  /** Ends all waits; nothing is handed out any more. */
+  close(): void {
+    this.#closed = true
+    for (const { timer } of this.#timers.values()) clearTimeout(timer)
+    this.#timers.clear()
+    this.#ready.clear()
+    for (const waiter of this.#waiters.splice(0)) waiter(undefined)
+  }
+
+  #cancelDelay(key: string): void {
+    clearTimeout(this.#timers.get(key)?.timer)
+    this.#timers.delete(key)
+  }
+}
