@@ -1,0 +1,70 @@
+import { createHash } from 'node:crypto'
+import type { Context } from '../runtime/context.ts'
+import { ReconcileError } from '../runtime/errors.ts'
+import { readSecret } from '../runtime/secret.ts'
+import type { RepositoryUrl } from './url.ts'
+
+/**
+ * How a repository may be reached. Requests of ours and native git both take all they need from here, so that a further way
+ * of authentication is one more branch in this file.
+ */
+export interface Access {
+  /** Tells apart who asks: equal for equal credentials, '' for nobody in particular. Never reversible, safe in file names. */
+  key: string
+  /** The `Authorization` header, for the repository's own host alone. */
+  authorization?: string
+  /** Texts that must not appear in any message. */
+  secrets: readonly string[]
+}
+
+/** What a Secret can hold of credentials, by key. */
+export type SecretData = Record<string, Buffer>
+
+export const anonymous: Access = { key: '', secrets: [] }
+
+const unsupportedKeys = ['bearerToken', 'ca.crt', 'caFile', 'tls.crt', 'tls.key', 'certFile', 'keyFile', 'githubAppID']
+
+/** The credentials of `spec.secretRef`, else those in the URL, else none. Throws a ReconcileError `AuthenticationFailed`. */
+export async function accessFor(
+  obj: { metadata: { namespace?: string }; spec: { secretRef?: { name: string } | undefined } },
+  url: RepositoryUrl,
+  ctx: Context,
+): Promise<Access> {
+  const name = obj.spec.secretRef?.name
+  if (name) {
+    const namespace = obj.metadata.namespace ?? ''
+    const access = accessFromSecret(await readSecret(ctx, namespace, name), `${namespace}/${name}`)
+    if (access) return access
+  }
+  return url.userinfo ? basicAccess(url.userinfo.username, url.userinfo.password) : anonymous
+}
+
+/** Undefined where the Secret holds nothing that this transport uses. `shown` is `namespace/name`. */
+export function accessFromSecret(data: SecretData, shown: string): Access | undefined {
+  const unsupported = unsupportedKeys.find((key) => data[key])
+  if (unsupported) throw authenticationFailed(`secret '${shown}' contains '${unsupported}', which is not supported yet`)
+  const { username, password } = data
+  if (!username?.length && !password?.length) return undefined
+  if (!username?.length) throw malformed('password', 'username')
+  if (!password?.length) throw malformed('username', 'password')
+  return basicAccess(username.toString(), password.toString())
+}
+
+function basicAccess(username: string, password: string): Access {
+  if (username.includes(':')) throw authenticationFailed("malformed basic auth - 'username' contains ':'")
+  const encoded = Buffer.from(`${username}:${password}`).toString('base64')
+  return {
+    key: createHash('sha256').update(`basic\0${encoded}`).digest('hex'),
+    authorization: `Basic ${encoded}`,
+    // A short text would blot out innocent words of a message, and it is no secret that could be told from them.
+    secrets: [encoded, password, encodeURIComponent(password)].filter((s) => s.length >= 4),
+  }
+}
+
+function malformed(has: string, missing: string): ReconcileError {
+  return authenticationFailed(`malformed basic auth - has '${has}' but missing '${missing}'`)
+}
+
+function authenticationFailed(detail: string): ReconcileError {
+  return new ReconcileError('AuthenticationFailed', `failed to configure authentication options: ${detail}`)
+}

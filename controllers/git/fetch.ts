@@ -1,0 +1,119 @@
+import { ReconcileError } from '../runtime/errors.ts'
+import { remoteEnvironment, type GitHome } from './environment.ts'
+import { aborted, gitFailure } from './failure.ts'
+import { GitError, runGit } from './git.ts'
+import type { Remote } from './protocol/remote.ts'
+import type { BareRepository } from './repository.ts'
+
+/** One fetch by native git. */
+export interface FetchRequest {
+  repository: BareRepository
+  remote: Remote
+  home: GitHome
+  refspecs: readonly string[]
+  /** Commits of history to fetch; all of it without. */
+  depth?: number
+  /** True: neither files nor folders, where the server can leave them out. */
+  commitsOnly?: boolean
+  /** Limit of the repository's size on disk. */
+  maxBytes: number
+  signal: AbortSignal
+  onStart: (group: number) => void
+}
+
+/** The server does not give this commit, or has no such ref. */
+export class RefusedError extends ReconcileError {}
+
+/** What is on disk is not what git left there. */
+export class DamagedError extends ReconcileError {}
+
+/** The repository has outgrown its limit. */
+export class TooLargeError extends ReconcileError {}
+
+const watchMs = 50
+
+/** Runs one fetch. Throws RefusedError, DamagedError, TooLargeError or another ReconcileError `GitOperationFailed`. */
+export async function fetchInto(request: FetchRequest): Promise<void> {
+  const { repository, remote, home, signal, maxBytes, onStart } = request
+  const tooLarge = new AbortController()
+  const watch = watchSize(repository, maxBytes, tooLarge)
+  const endpoint = remote.endpoint
+  try {
+    await runGit(argumentsOf(request, repository.dir, endpoint.base), {
+      env: remoteEnvironment(home, endpoint, remote.access),
+      signal: AbortSignal.any([signal, tooLarge.signal]),
+      secrets: remote.access.secrets,
+      onStart,
+    })
+    if ((await repository.sizeBytes()) > maxBytes) tooLarge.abort()
+  } catch (err) {
+    if (signal.aborted) throw aborted(remote.url, signal)
+    if (!tooLarge.signal.aborted) throw explained(remote.url, err)
+  } finally {
+    clearInterval(watch)
+  }
+  if (tooLarge.signal.aborted) {
+    const detail = `larger than ${maxBytes} bytes (--git-max-repository-size)`
+    throw retyped(TooLargeError, gitFailure(remote.url, detail))
+  }
+}
+
+const always = '--quiet --no-tags --no-write-fetch-head --no-auto-maintenance --no-recurse-submodules --update-shallow'
+
+function argumentsOf({ refspecs, depth, commitsOnly }: FetchRequest, dir: string, url: string): string[] {
+  const args = ['--git-dir', dir, 'fetch', ...always.split(' ')]
+  if (depth !== undefined) args.push(`--depth=${depth}`)
+  if (commitsOnly) args.push('--filter=tree:0')
+  return [...args, '--end-of-options', url, ...refspecs]
+}
+
+/** Git has no limit of its own for what a fetch may bring. */
+function watchSize(repository: BareRepository, maxBytes: number, tooLarge: AbortController): NodeJS.Timeout {
+  let busy = false
+  return setInterval(() => {
+    if (busy) return
+    busy = true
+    repository
+      .sizeBytes()
+      .then((size) => size > maxBytes && tooLarge.abort())
+      .catch(() => undefined) // it is looked at once more when the fetch has ended
+      .finally(() => (busy = false))
+  }, watchMs)
+}
+
+const refusals = /not our ref|unadvertised object|couldn't find remote ref|no such remote ref/i
+const denials = /Authentication failed|could not read (?:Username|Password)|returned error: 40[13]|HTTP 40[13]/i
+const transport = /protocol error|unable to access|RPC failed|early EOF|hung up|disconnect|Could not resolve|timed out/i
+const damages = new RegExp(
+  [
+    'bad (?:object|pack|signature|config|revision)|is corrupt|inflate|invalid sha1|unresolved delta|packfile|index file',
+    'unable to (?:read|open object|find|parse)|missing (?:blob|tree|commit|object)|object file|not a git repository',
+    'did not send all|does not point to a valid|not a (?:valid|tree) object|shallow',
+  ].join('|'),
+  'i',
+)
+
+/** Whether git complains of what it found on disk. What the other side says does not count. */
+export function isDamage(err: unknown): boolean {
+  if (!(err instanceof GitError)) return false
+  const own = err.message
+    .split('; ')
+    .filter((line) => !/^remote|^fatal: remote/.test(line))
+    .join('; ')
+  return damages.test(own) && !transport.test(own)
+}
+
+function explained(shownUrl: string, err: unknown): unknown {
+  if (!(err instanceof GitError)) return err
+  const { message } = err
+  if (denials.test(message)) return gitFailure(shownUrl, 'authentication required', { cause: err })
+  const failure = gitFailure(shownUrl, message, { cause: err })
+  if (refusals.test(message)) return retyped(RefusedError, failure)
+  return isDamage(err) ? retyped(DamagedError, failure) : failure
+}
+
+type ErrorType = new (...args: ConstructorParameters<typeof ReconcileError>) => ReconcileError
+
+function retyped(type: ErrorType, from: ReconcileError): ReconcileError {
+  return new type(from.reason, from.message, { cause: from.cause })
+}

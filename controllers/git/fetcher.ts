@@ -1,0 +1,143 @@
+import { createHash } from 'node:crypto'
+import type { GitHome } from './environment.ts'
+import { gitFailure } from './failure.ts'
+import { DamagedError, fetchInto, RefusedError, TooLargeError } from './fetch.ts'
+import { GitError, runGit } from './git.ts'
+import type { Remote } from './protocol/remote.ts'
+import type { BareRepository } from './repository.ts'
+
+/** A commit, and the ref at which the server has said it is. */
+export interface WantedCommit {
+  sha: string
+  ref?: string | undefined
+}
+
+export interface FetcherOptions {
+  repository: BareRepository
+  history: BareRepository
+  remote: Remote
+  home: GitHome
+  maxBytes: number
+  signal: AbortSignal
+  onStart: (group: number) => void
+  warn: (message: string) => void
+}
+
+const allHistory = 2_147_483_647
+const heads = 'refs/heads/*'
+
+/** The ways to get a commit out of a server, the cheapest first. Needs the mirror's lock. */
+export class Fetcher {
+  readonly #options: FetcherOptions
+
+  constructor(options: FetcherOptions) {
+    this.#options = options
+  }
+
+  /** Fetches the commit and its files: by its id, else from its ref, else by searching the history of its ref or of all branches. */
+  async fetchCommit({ sha, ref }: WantedCommit): Promise<void> {
+    const { repository } = this.#options
+    await this.#healing(repository, async () => {
+      const keep = [repository.keeping(sha, sha)]
+      if (await this.#accepted(() => this.#fetch(repository, keep, { depth: 1 }))) return
+      const found =
+        (ref !== undefined && (await this.#fetchTip(ref, sha))) || (await this.#fetchWithHistory(sha, ref ?? heads))
+      if (!found) throw gitFailure(this.#options.remote.url, `commit '${sha}' not found${ref ? ` in '${ref}'` : ''}`)
+      await repository.keep(sha, this.#options.signal)
+    })
+  }
+
+  /** Whether the commit is part of the history of `ref` (or of any branch), asking for as little as the server allows. */
+  async searchHistory(sha: string, ref: string = heads): Promise<boolean> {
+    const { history, repository, remote, signal } = this.#options
+    await remote.greet(Infinity, signal)
+    const target = remote.features?.filter ? history : repository
+    let found = false
+    await this.#healing(target, async () => {
+      if (target === history) await this.#fetch(history, [spec(ref)], { commitsOnly: true })
+      else await this.#fetch(repository, [spec(ref)], { depth: allHistory })
+      found = await this.#isIn(target, sha, ref)
+    })
+    return found
+  }
+
+  /** An annotated tag's commit is not given by id by old servers, but comes with the tag. */
+  async #fetchTip(ref: string, sha: string): Promise<boolean> {
+    const { repository, signal } = this.#options
+    const accepted = await this.#accepted(() => this.#fetch(repository, [spec(ref)], { depth: 1 }))
+    return accepted && (await repository.hasCommit(sha, signal))
+  }
+
+  async #fetchWithHistory(sha: string, ref: string): Promise<boolean> {
+    const { repository, remote, signal } = this.#options
+    // A commit that does not exist must not cost a full clone on every attempt.
+    if (remote.features?.filter && !(await this.searchHistory(sha, ref))) return false
+    await this.#fetch(repository, [spec(ref)], { depth: allHistory })
+    return await repository.hasCommit(sha, signal)
+  }
+
+  async #isIn(target: BareRepository, sha: string, ref: string): Promise<boolean> {
+    const { signal } = this.#options
+    if (!(await target.hasCommit(sha, signal))) return false
+    if (ref === heads) return true
+    const args = ['--git-dir', target.dir, 'merge-base', '--is-ancestor', '--end-of-options', sha, localName(ref)]
+    try {
+      await runGit(args, { env: target.env, signal })
+      return true
+    } catch (err) {
+      if (err instanceof GitError && err.exitCode === 1) return false
+      throw err
+    }
+  }
+
+  async #fetch(
+    repository: BareRepository,
+    refspecs: readonly string[],
+    shape: { depth?: number; commitsOnly?: boolean },
+  ): Promise<void> {
+    const { remote, home, maxBytes, signal, onStart } = this.#options
+    // Git follows no redirects here; where they lead must be known.
+    await remote.greet(Infinity, signal)
+    await fetchInto({ repository, refspecs, ...shape, remote, home, maxBytes, signal, onStart })
+  }
+
+  /** Returns false where the server refuses. */
+  async #accepted(fetch: () => Promise<void>): Promise<boolean> {
+    try {
+      await fetch()
+      return true
+    } catch (err) {
+      if (err instanceof RefusedError) return false
+      throw err
+    }
+  }
+
+  /** What is damaged, or has grown too large over time, is deleted and fetched again once. A failure leaves nothing half-done. */
+  async #healing(repository: BareRepository, work: () => Promise<void>): Promise<void> {
+    const { signal, warn } = this.#options
+    let fresh = !(await repository.exists())
+    for (;;) {
+      await repository.prepare(signal)
+      try {
+        return await work()
+      } catch (err) {
+        const again = !fresh && (err instanceof DamagedError || err instanceof TooLargeError)
+        if (fresh || again) await repository.remove()
+        else await repository.removeRubbish()
+        if (!again) throw err
+        warn(`mirror is made anew: ${err.message}`)
+        fresh = true
+      }
+    }
+  }
+}
+
+function spec(ref: string): string {
+  return `+${ref}:${localName(ref)}`
+}
+
+/** Names that others chose are not used as names of files here. */
+function localName(ref: string): string {
+  if (ref === heads) return 'refs/openflux/heads/*'
+  return `refs/openflux/tip/${createHash('sha256').update(ref).digest('hex').slice(0, 16)}`
+}

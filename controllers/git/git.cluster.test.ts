@@ -1,0 +1,30 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { startGitServer } from '../../e2e/git-server.ts'
+import { describeSource } from '../source/testing.ts'
+import { makeMirrors } from './mirrors.ts'
+import { makeGitSource } from './source.ts'
+
+describeSource('GitRepository', async () => {
+  const server = await startGitServer()
+  const repository = await server.repository('app.git')
+  const cacheFolder = await mkdtemp(join(tmpdir(), 'openflux-git-'))
+  let files: string[] = []
+  return {
+    source: makeGitSource({ mirrors: makeMirrors({ cacheFolder }) }),
+    spec: { url: `${server.url}/app.git`, interval: '1h', ref: { branch: 'main' } },
+    async publish(content) {
+      const removed = Object.fromEntries(files.filter((path) => !(path in content)).map((path) => [path, null]))
+      files = Object.keys(content)
+      await repository.commit({ ...removed, ...content }, 'publish')
+    },
+    async setDown(down) {
+      server.behaviour.down = down
+    },
+    async stop() {
+      await server.stop()
+      await rm(cacheFolder, { recursive: true, force: true })
+    },
+  }
+})

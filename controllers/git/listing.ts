@@ -1,0 +1,103 @@
+import { isUtf8 } from 'node:buffer'
+import { ReconcileError } from '../runtime/errors.ts'
+import { startGit } from './git.ts'
+import type { BareRepository } from './repository.ts'
+
+/** A regular file of a commit. */
+export interface TreeFile {
+  path: string
+  oid: string
+  mode: number
+  sizeBytes: number
+}
+
+/** All files of a commit, and how many entries are not files. */
+export interface Listing {
+  files: TreeFile[]
+  symlinks: number
+  submodules: number
+}
+
+export interface ListingLimits {
+  /** Entries, before anything is ignored. */
+  maxFiles: number
+  /** Bytes of all paths together. */
+  maxPathBytes: number
+}
+
+export const defaultListingLimits: ListingLimits = { maxFiles: 1_000_000, maxPathBytes: 256 * 1024 * 1024 }
+
+/**
+ * Lists a commit. Throws ReconcileError `TooManyFiles` as soon as a limit is passed, so that a few small trees that unfold to billions of files cost
+ * no more than that; a GitError where the repository cannot be read.
+ */
+export async function listTree(
+  repository: BareRepository,
+  sha: string,
+  signal: AbortSignal,
+  limits: ListingLimits = defaultListingLimits,
+): Promise<Listing> {
+  const args = ['--git-dir', repository.dir, 'ls-tree', '-r', '-z', '--long', '--full-tree', '--end-of-options', sha]
+  const git = startGit(args, { env: repository.env, signal })
+  git.stdin.end()
+  const listing: Listing = { files: [], symlinks: 0, submodules: 0 }
+  let entries = 0
+  let pathBytes = 0
+  try {
+    for await (const record of records(git.stdout as AsyncIterable<Buffer>, limits.maxPathBytes)) {
+      pathBytes += addRecord(listing, record)
+      if (++entries > limits.maxFiles) throw tooMany(sha, `${limits.maxFiles} files`)
+      if (pathBytes > limits.maxPathBytes) throw tooMany(sha, `${limits.maxPathBytes} bytes of paths`)
+    }
+  } catch (err) {
+    git.kill()
+    await git.ended.catch(() => undefined) // it was killed
+    throw err
+  }
+  await git.ended
+  return listing
+}
+
+function tooMany(sha: string, limit: string): ReconcileError {
+  return new ReconcileError('TooManyFiles', `commit '${sha}' has more than ${limit}`)
+}
+
+async function* records(chunks: AsyncIterable<Buffer>, maxBytes: number): AsyncGenerator<Buffer, void, undefined> {
+  let held: Buffer[] = []
+  let heldBytes = 0
+  for await (const chunk of chunks) {
+    let start = 0
+    for (let end = chunk.indexOf(0); end >= 0; end = chunk.indexOf(0, start)) {
+      const part = chunk.subarray(start, end)
+      yield held.length > 0 ? Buffer.concat([...held, part]) : part
+      held = []
+      heldBytes = 0
+      start = end + 1
+    }
+    if (start < chunk.length) held.push(Buffer.from(chunk.subarray(start)))
+    heldBytes += chunk.length - start
+    if (heldBytes > maxBytes) throw new ReconcileError('TooManyFiles', `a path is longer than ${maxBytes} bytes`)
+  }
+}
+
+/** `<mode> <type> <oid> <size>TAB<path>`; returns the bytes of the path. */
+function addRecord(listing: Listing, record: Buffer): number {
+  const tab = record.indexOf(0x09)
+  const [mode = '', , oid = '', size = ''] = record.toString('latin1', 0, tab).split(/ +/)
+  if (mode === '120000') listing.symlinks++
+  else if (mode === '160000') listing.submodules++
+  else {
+    const bits = mode === '100755' ? 0o755 : 0o644
+    listing.files.push({ path: decodePath(record.subarray(tab + 1)), oid, mode: bits, sizeBytes: Number(size) })
+  }
+  return record.length - tab - 1
+}
+
+/**
+ * Git's paths are bytes. Those that are no UTF-8 become lone surrogates, which no file name in UTF-8 can be: whoever keeps such a
+ * path refuses it, and two different ones never look alike.
+ */
+function decodePath(bytes: Buffer): string {
+  if (isUtf8(bytes)) return bytes.toString()
+  return Array.from(bytes, (byte) => String.fromCharCode(byte < 0x80 ? byte : 0xdc00 + byte)).join('')
+}

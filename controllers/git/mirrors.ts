@@ -1,0 +1,125 @@
+import { spawnSync } from 'node:child_process'
+import { createHash } from 'node:crypto'
+import { mkdirSync } from 'node:fs'
+import { readdir, rm, stat, utimes } from 'node:fs/promises'
+import { join, resolve } from 'node:path'
+import type { Access } from './auth.ts'
+import { localEnvironment, type GitHome } from './environment.ts'
+import { Mirror } from './mirror.ts'
+import { defaultRefLimits, Remote, type RefLimits } from './protocol/remote.ts'
+
+export interface MirrorsOptions {
+  /** Private to this controller; may be shared by its replicas. Made where it is missing. */
+  cacheFolder: string
+  /** Limit of one repository's size on disk. Defaults to 4 GiB. */
+  maxRepositoryBytes?: number
+  /** Commits of one repository that stay fetched. Defaults to 64. */
+  maxCommits?: number
+  refLimits?: RefLimits
+  /** Where git is looked for. Defaults to the PATH of this process. */
+  path?: string
+  warn?(message: string, url: string): void
+}
+
+/** One bare mirror per URL and credentials, below one folder. */
+export interface Mirrors {
+  /** The mirror of a URL that has been checked. Touches no disk and no network. */
+  mirrorFor(url: string, access: Access): Mirror
+  /** Deletes the mirrors that nobody has used for `idleMs`; whoever needs one again fetches again. */
+  sweep(idleMs?: number): Promise<void>
+}
+
+const defaultMaxRepositoryBytes = 4 * 1024 ** 3
+const defaultIdleMs = 24 * 3_600_000
+const removed = '.removed'
+
+/** Throws where the folder cannot be used or there is no git. */
+export function makeMirrors(options: MirrorsOptions): Mirrors {
+  const folder = join(resolve(options.cacheFolder), 'mirrors')
+  const home: GitHome = {
+    home: join(resolve(options.cacheFolder), 'home'),
+    // The one thing of the surroundings that git cannot do without.
+    path: options.path ?? process.env['PATH'] ?? '/usr/bin:/bin',
+  }
+  mkdirSync(folder, { recursive: true, mode: 0o700 })
+  mkdirSync(home.home, { recursive: true, mode: 0o500 })
+  const { error, status } = spawnSync('git', ['--version'], { env: localEnvironment(home), timeout: 30_000 })
+  if (error || status !== 0) throw new Error('git cannot be run', { cause: error })
+  return new MirrorPool(folder, home, options)
+}
+
+class MirrorPool implements Mirrors {
+  readonly #folder: string
+  readonly #home: GitHome
+  readonly #options: MirrorsOptions
+  readonly #mirrors = new Map<string, Mirror>()
+
+  constructor(folder: string, home: GitHome, options: MirrorsOptions) {
+    this.#folder = folder
+    this.#home = home
+    this.#options = options
+  }
+
+  mirrorFor(url: string, access: Access): Mirror {
+    const key = createHash('sha256').update(`${url}\0${access.key}`).digest('hex').slice(0, 40)
+    let mirror = this.#mirrors.get(key)
+    if (!mirror) this.#mirrors.set(key, (mirror = this.#make(key, url, access)))
+    mirror.touch()
+    return mirror
+  }
+
+  async sweep(idleMs: number = defaultIdleMs): Promise<void> {
+    const oldMs = Date.now() - idleMs
+    for (const name of await readdir(this.#folder)) {
+      const path = join(this.#folder, name)
+      const mirror = this.#mirrors.get(name)
+      const usedMs = mirror ? await noteUse(path, mirror.usedAtMs) : await lastUse(path)
+      if (name.endsWith(removed)) await rm(path, { recursive: true, force: true })
+      else if (usedMs < oldMs) await this.#remove(name)
+    }
+    for (const [key, mirror] of this.#mirrors) if (mirror.usedAtMs < oldMs) this.#mirrors.delete(key)
+  }
+
+  async #remove(key: string): Promise<void> {
+    const mirror = this.#mirrors.get(key) ?? this.#make(key, '', { key: '', secrets: [] })
+    const patience = AbortSignal.timeout(1_000)
+    await mirror.remove(patience).catch((err: unknown) => {
+      // Another process works on it right now, and so keeps it young.
+      if (!patience.aborted) throw err
+    })
+  }
+
+  #make(key: string, url: string, access: Access): Mirror {
+    const {
+      maxRepositoryBytes = defaultMaxRepositoryBytes,
+      maxCommits = 64,
+      refLimits = defaultRefLimits,
+    } = this.#options
+    return new Mirror({
+      folder: join(this.#folder, key),
+      home: this.#home,
+      remote: new Remote(url, access, refLimits),
+      maxBytes: maxRepositoryBytes,
+      maxCommits,
+      warn: (message) => this.#options.warn?.(message, url),
+    })
+  }
+}
+
+/** When a mirror was used is only known to the process that used it, until it is written down. */
+async function noteUse(path: string, usedMs: number): Promise<number> {
+  const used = new Date(usedMs)
+  await utimes(join(path, 'url'), used, used).catch(() => undefined) // nothing has been fetched yet
+  return usedMs
+}
+
+async function lastUse(path: string): Promise<number> {
+  return await stat(join(path, 'url')).then(
+    (s) => s.mtimeMs,
+    () =>
+      stat(path).then(
+        (s) => s.mtimeMs,
+        () => Infinity,
+      ), // a folder that is just being made or removed
+  )
+}

@@ -1,0 +1,185 @@
+import assert from 'node:assert/strict'
+import { createHash, randomBytes } from 'node:crypto'
+import { createWriteStream } from 'node:fs'
+import { Readable } from 'node:stream'
+import type { RawEntry, Repository } from '../../e2e/git-repository.ts'
+import { writeArchive } from '../artifact/archive.ts'
+import type { Entry } from '../artifact/entry.ts'
+import { anonymous } from './auth.ts'
+import type { ListingLimits } from './listing.ts'
+import { failureOf, openStage, readAll, wholeOf, type Stage } from './test-support.ts'
+import { openTree, type Tree } from './tree.ts'
+
+describe('the files of a commit', function () {
+  this.timeout(120_000)
+  let stage: Stage
+  let repository: Repository
+  const open: Tree[] = []
+
+  before(async () => {
+    stage = await openStage()
+    repository = await stage.server.repository('app.git')
+  })
+  after(() => stage.close())
+  afterEach(async () => {
+    for (const tree of open.splice(0)) await tree.close()
+  })
+
+  async function treeOf(sha: string, signal = AbortSignal.timeout(60_000), limits?: ListingLimits): Promise<Tree> {
+    const mirror = stage.mirrors.mirrorFor(`${stage.server.url}/app.git`, anonymous)
+    const lease = await mirror.fetchCommit({ sha }, signal)
+    const tree = await openTree({ lease, sha, shownUrl: mirror.remote.url, signal, limits })
+    open.push(tree)
+    lease.release()
+    return tree
+  }
+
+  it('come with path, mode, size and content; links and submodules are counted', async () => {
+    const sha = await repository.commit(
+      {
+        'a.txt': 'a',
+        'dir/ü ber "x"\t.txt': Buffer.from([0, 1, 2, 0xff, 10]),
+        'dir/run': { content: '', mode: 0o755 },
+        link: { symlink: '/etc/passwd' },
+        'dir/up': { symlink: '../..' },
+        sub: { submodule: '1'.repeat(40) },
+      },
+      'first',
+    )
+    const tree = await treeOf(sha)
+    assert.deepEqual(
+      tree.entries.map(({ path, mode, sizeBytes }) => ({ path, mode, sizeBytes })),
+      [
+        { path: 'a.txt', mode: 0o644, sizeBytes: 1 },
+        { path: 'dir/run', mode: 0o755, sizeBytes: 0 },
+        { path: 'dir/ü ber "x"\t.txt', mode: 0o644, sizeBytes: 5 },
+      ],
+    )
+    assert.deepEqual([tree.symlinks, tree.submodules], [2, 1])
+    assert.deepEqual(await wholeOf(await tree.entries[2]!.open()), Buffer.from([0, 1, 2, 0xff, 10]))
+  })
+
+  it('come in the order in which they are asked for, small and large, through one process', async () => {
+    const contents = Array.from({ length: 200 }, (_, i) => randomBytes(i % 50 === 0 ? 3_000_000 : i * 100))
+    const sha = await repository.commit(Object.fromEntries(contents.map((c, i) => [`${i}`, c])), 'many', {
+      orphan: true,
+    })
+    const before = (await stage.processes()).filter((line) => /cat-file --batch/.test(line)).length
+    const { entries } = await treeOf(sha)
+    const asked = entries.toReversed().map((entry) => ({ entry, body: entry.open() }))
+    for (const { entry, body } of asked) {
+      const content = await body
+      assert.equal(Buffer.isBuffer(content), entry.sizeBytes <= 1024 * 1024)
+      assert.ok((await wholeOf(content)).equals(contents[Number(entry.path)]!), entry.path)
+    }
+    assert.equal((await stage.processes()).filter((line) => /cat-file --batch/.test(line)).length, before + 1)
+  })
+
+  it('do not wait for a large one that nobody wants to read to its end', async () => {
+    const sha = await repository.commit({ 'a.bin': randomBytes(5_000_000), 'b.txt': 'b' }, 'large', { orphan: true })
+    const [large, small] = (await treeOf(sha)).entries
+    const stream = await large!.open()
+    assert.ok(stream instanceof Readable)
+    const next = small!.open()
+    stream.destroy()
+    assert.equal((await wholeOf(await next)).toString(), 'b')
+  })
+
+  it('end with the signal, and with being closed', async () => {
+    const sha = await repository.commit({ 'a.bin': randomBytes(5_000_000), 'b.txt': 'b' }, 'again', { orphan: true })
+    const abort = new AbortController()
+    const aborted = await treeOf(sha, abort.signal)
+    const stream = await aborted.entries[0]!.open()
+    const waiting = failureOf(aborted.entries[1]!.open())
+    abort.abort()
+    await assert.rejects(wholeOf(stream), /aborted/)
+    assert.match((await waiting).message, /aborted/)
+    const closed = await treeOf(sha)
+    await closed.close()
+    await assert.rejects(closed.entries[0]!.open(), /closed/)
+  })
+
+  it('are refused where there are too many, however small the repository is', async () => {
+    let oid = (await repository.git(['hash-object', '-w', '--stdin'], 'x')).trim()
+    for (let level = 0; level < 10; level++) {
+      const mode = level === 0 ? '100644 blob' : '040000 tree'
+      const rows = Array.from({ length: 10 }, (_, i) => `${mode} ${oid}\t${i}\n`)
+      oid = (await repository.git(['mktree'], rows.join(''))).trim()
+    }
+    const sha = (
+      await repository.git(['-c', 'user.name=x', '-c', 'user.email=x', 'commit-tree', '-m', 'bomb', oid])
+    ).trim()
+    await repository.branch('bomb', sha)
+    const err = await failureOf(treeOf(sha, undefined, { maxFiles: 50_000, maxPathBytes: 1e9 }))
+    assert.equal(err.reason, 'TooManyFiles')
+    assert.match(err.message, /more than 50000 files/)
+    assert.match(
+      (await failureOf(treeOf(sha, undefined, { maxFiles: 1e9, maxPathBytes: 100_000 }))).message,
+      /100000 bytes of paths/,
+    )
+  })
+
+  const hostile: [string, RawEntry[]][] = [
+    ['../x', [{ mode: '100644', name: '../x', content: 'evil' }]],
+    ['..', [{ mode: '100644', name: '..', content: 'evil' }]],
+    ['.git', [{ mode: '100644', name: '.git', content: 'evil' }]],
+    ['.GIT', [{ mode: '100644', name: '.GIT', content: 'evil' }]],
+    ['git~1', [{ mode: '100644', name: 'git~1', content: 'evil' }]],
+    ['an absolute path', [{ mode: '100644', name: '/etc/passwd', content: 'evil' }]],
+    ['a backslash', [{ mode: '100644', name: '..\\x', content: 'evil' }]],
+    ['an empty name', [{ mode: '100644', name: '', content: 'evil' }]],
+    ['a name that is no UTF-8', [{ mode: '100644', name: Buffer.from([0x61, 0xff]), content: 'evil' }]],
+    [
+      'a name twice',
+      [
+        { mode: '100644', name: 'a', content: '1' },
+        { mode: '100644', name: 'a', content: '2' },
+      ],
+    ],
+    ['5,000 characters', [{ mode: '100644', name: 'x'.repeat(5000), content: 'evil' }]],
+  ]
+  for (const [what, entries] of hostile) {
+    it(`end in a clear error for a tree with ${what}`, async () => {
+      const sha = await repository.rawTree(entries, 'hostile', { branch: 'hostile', orphan: true })
+      const archive = async () => {
+        const { entries: files } = await treeOf(sha)
+        await writeArchive(files, createWriteStream('/dev/null'), { digestAlgorithm: 'sha256' })
+      }
+      const err = await failureOf(archive())
+      assert.match(err.reason, /^(?:GitOperationFailed|ArchiveOperationFailed)$/)
+      assert.ok(err.message.length < 1000)
+      assert.doesNotMatch(err.message, /\p{Cc}/u)
+    })
+  }
+
+  it('do not exist where a tag leads to something else, which is no damage', async () => {
+    const blob = (await repository.git(['hash-object', '-w', '--stdin'], 'no commit')).trim()
+    await repository.tag('blob', { target: blob })
+    const err = await failureOf(treeOf(blob))
+    assert.match(err.message, /object [0-9a-f]{40} is a blob, not a commit$/)
+    await failureOf(treeOf(blob))
+    assert.deepEqual(stage.warnings, [])
+  })
+
+  it('keep names apart that differ only in bytes that are no UTF-8', async () => {
+    const entries = [0xfe, 0xff].map((byte) => ({ mode: '100644', name: Buffer.from([0x61, byte]), content: 'x' }))
+    const sha = await repository.rawTree(entries, 'latin', { branch: 'latin', orphan: true })
+    const paths = (await treeOf(sha)).entries.map((entry: Entry) => entry.path)
+    assert.equal(new Set(paths).size, 2)
+    assert.ok(paths.every((path) => !path.isWellFormed()))
+  })
+
+  it('are those of the commit, byte for byte', async () => {
+    const sha = await repository.commit({ 'a.txt': 'a\r\n', '.gitattributes': '* text eol=lf', 'x/b': 'b' }, 'plain', {
+      orphan: true,
+    })
+    const files = await readAll((await treeOf(sha)).entries)
+    for (const [path, content] of Object.entries(files)) {
+      const oid = createHash('sha1')
+        .update(`blob ${Buffer.byteLength(content)}\0${content}`)
+        .digest('hex')
+      assert.equal(oid, (await repository.git(['rev-parse', `${sha}:${path}`])).trim())
+    }
+    assert.deepEqual(Object.keys(files), ['.gitattributes', 'a.txt', 'x/b'])
+  })
+})

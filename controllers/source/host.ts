@@ -1,0 +1,151 @@
+import { artifactInformerOptions, artifactName, kindFolder } from '../artifact/artifact.ts'
+import { makeFileServer } from '../artifact/server.ts'
+import { openStorage, type Storage } from '../artifact/storage.ts'
+import { type Artifact, ArtifactKind } from '../artifact/types.ts'
+import type { Informer } from '../runtime/informer.ts'
+import { groupOf, type Kind } from '../runtime/kind.ts'
+import type { Manager } from '../runtime/manager.ts'
+import { sleep } from '../runtime/sleep.ts'
+import { refuseBesideFlux } from './beside-flux.ts'
+import { advertisedUrl, type StorageFlags } from './flags.ts'
+import { SourceReconciler } from './reconciler.ts'
+import type { Source, SourceObject } from './source.ts'
+import { SourceUpkeep, storageIdAnnotation } from './upkeep.ts'
+
+/** How often every current file is looked at, so that damage is noticed without a request. */
+const patrolMs = 5_000
+
+/** What all source kinds of one process share: storage, file server and the watch on Artifacts. */
+export class SourceHost {
+  readonly storage: Storage
+  readonly artifacts: Informer<Artifact>
+  readonly #manager: Manager
+  readonly #upkeeps: Map<string, SourceUpkeep> = new Map()
+  readonly #retentionTtlMs: number
+  #baseUrl = ''
+
+  private constructor(manager: Manager, storage: Storage, retentionTtlMs: number) {
+    this.#manager = manager
+    this.#retentionTtlMs = retentionTtlMs
+    this.storage = storage
+    this.artifacts = manager.informer(ArtifactKind, { ...artifactInformerOptions, selection: manager.namespaces })
+  }
+
+  /** Opens the storage and starts to serve it. Throws when the folder or the address cannot be used. */
+  static async open(manager: Manager, flags: StorageFlags): Promise<SourceHost> {
+    const storage = await openStorage({
+      root: flags.storagePath,
+      retentionTtlMs: flags.artifactRetentionTtl,
+      retentionRecords: flags.artifactRetentionRecords,
+      digestAlgorithm: flags.artifactDigestAlgo,
+      limits: {
+        maxEntries: flags.artifactMaxEntries,
+        maxBytes: flags.artifactMaxSize,
+        maxFileBytes: flags.artifactMaxFileSize,
+      },
+      log: manager.log,
+    })
+    const host = new SourceHost(manager, storage, flags.artifactRetentionTtl)
+    const server = makeFileServer({
+      storage,
+      state: { ready: () => host.#unready() === undefined, expects: (path) => host.#expects(path) },
+      onDamage: (path) => host.#onDamage(path),
+      log: manager.log,
+    })
+    const listening = await server.listen(flags.storageAddr)
+    host.#baseUrl = advertisedUrl(flags, listening.port)
+    manager.log.info({ storagePort: listening.port, url: host.#baseUrl }, 'serving artifacts')
+    manager.background(async (signal) => {
+      await host.#patrol(signal)
+      await listening.close()
+    })
+    manager.readyWhen('artifacts', () => host.#unready())
+    return host
+  }
+
+  /** Adds the controller of a source kind to the process. */
+  add<T extends SourceObject, U>(source: Source<T, U>): void {
+    const manager = this.#manager
+    const selection = { ...manager.namespaces, labelSelector: manager.flags.watchLabelSelector || undefined }
+    const objects = manager.informer<T>(source.kind, { selection })
+    const reconciler = new SourceReconciler(source, {
+      storage: this.storage,
+      objects,
+      artifacts: this.artifacts,
+      urlOf: (path) => `${this.#baseUrl}/${path}`,
+      intervalJitterPercentage: manager.flags.intervalJitterPercentage,
+    })
+    const upkeep = new SourceUpkeep({
+      kind: source.kind as Kind,
+      objects: objects as unknown as Informer<SourceObject>,
+      storage: this.storage,
+      retentionTtlMs: this.#retentionTtlMs,
+      isServed: (folder) => this.#isServed(source.kind, folder),
+      manager,
+    })
+    const { controller, elector } = manager.add<T>({
+      kind: source.kind,
+      component: `openflux-${source.kind.kind.toLowerCase()}`,
+      reconcile: (key, ctx) => reconciler.reconcile(key, ctx),
+      informer: objects,
+      leaseAnnotations: { [storageIdAnnotation]: this.storage.id },
+      beforeStart: (signal) => refuseBesideFlux(manager, signal),
+      beforeTerm: (term) => upkeep.verifyAll(term),
+      duringTerm: (_, term) => upkeep.sweep(term),
+    })
+    upkeep.attach(controller, elector)
+    this.#upkeeps.set(kindFolder(source.kind), upkeep)
+    this.artifacts.onChange(({ type, object }) => {
+      const owner = object.metadata.ownerReferences?.find(
+        (reference) => reference.kind === source.kind.kind && groupOf(reference.apiVersion) === source.kind.group,
+      )
+      const key = `${object.metadata.namespace}/${owner?.name}`
+      if (type !== 'added' && owner && reconciler.isDisturbed(key)) controller.enqueue(key)
+    })
+  }
+
+  #unready(): string | undefined {
+    for (const upkeep of this.#upkeeps.values()) {
+      const why = upkeep.unready()
+      if (why) return why
+    }
+    return undefined
+  }
+
+  /** Whether the Artifact of the object that a stored path belongs to names just that path. */
+  #expects(path: string): boolean {
+    const upkeep = this.#upkeeps.get(path.split('/')[0]!)
+    return Boolean(upkeep && this.#artifactAt(upkeep.kind, path)?.spec?.url === `${this.#baseUrl}/${path}`)
+  }
+
+  #isServed(kind: Kind, folder: string): boolean {
+    return Boolean(this.#artifactAt(kind, folder)?.spec?.url?.startsWith(`${this.#baseUrl}/${folder}/`))
+  }
+
+  #artifactAt(kind: Kind, path: string): Artifact | undefined {
+    const [, namespace = '', name = ''] = path.split('/')
+    return this.artifacts.cache.get(`${namespace}/${artifactName(kind, { metadata: { namespace, name } })}`)
+  }
+
+  /** The current file is built anew by its controller; an old one is of no use to anybody. */
+  #onDamage(path: string): void {
+    const [folder = '', namespace, name] = path.split('/')
+    const upkeep = this.#upkeeps.get(folder)
+    if (upkeep && this.#expects(path)) upkeep.request(`${namespace}/${name}`)
+    else if (upkeep?.leading)
+      this.storage
+        .discard(path)
+        .catch((err: unknown) => this.#manager.log.error({ path, error: err }, 'damaged file not removed'))
+  }
+
+  async #patrol(signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      await sleep(patrolMs, signal)
+      try {
+        for (const path of await this.storage.patrol()) this.#onDamage(path)
+      } catch (err) {
+        this.#manager.log.error({ error: err }, 'patrol of the storage failed')
+      }
+    }
+  }
+}

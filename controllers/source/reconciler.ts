@@ -1,0 +1,218 @@
+import { applyArtifact, artifactFolder, cachedArtifact, isCurrent, type ServedArtifact } from '../artifact/artifact.ts'
+import type { Storage } from '../artifact/storage.ts'
+import type { StoredArtifact } from '../artifact/stored.ts'
+import { type Artifact, ArtifactKind } from '../artifact/types.ts'
+import type { Context } from '../runtime/context.ts'
+import type { Result } from '../runtime/controller.ts'
+import { durationOf } from '../runtime/duration.ts'
+import type { Informer } from '../runtime/informer.ts'
+import { apiVersionOf, type ObjectKey } from '../runtime/kind.ts'
+import { equal } from '../runtime/merge-patch.ts'
+import { setFinalizer, type Writer } from '../runtime/status.ts'
+import { withTimeout } from '../runtime/timeout.ts'
+import { markBuilding, markNewGeneration, markOutdated, markStored } from './conditions.ts'
+import { observe, OutcomeWriter, tellFailure, tellStored, tellUnchanged } from './outcome.ts'
+import type { Fetched, Resolved, Source, SourceObject } from './source.ts'
+
+/** Kept from Flux, so that either controller lets go of what the other one has held. */
+export const finalizer = 'finalizers.fluxcd.io'
+
+const defaultTimeout = '60s'
+
+export interface ReconcilerOptions<T extends SourceObject> {
+  storage: Storage
+  objects: Informer<T>
+  artifacts: Informer<Artifact>
+  /** The URL under which others reach a stored path. */
+  urlOf(path: string): string
+  intervalJitterPercentage: number
+}
+
+/** One pass over one source, the same for every kind: what is stored, what upstream has, and if they differ: fetch, verify, store, tell. */
+export class SourceReconciler<T extends SourceObject, U> {
+  readonly source: Source<T, U>
+  readonly #options: ReconcilerOptions<T>
+  /** What the Artifact of each object should say, once this process has written it. */
+  readonly #wanted: Map<string, ServedArtifact> = new Map()
+
+  constructor(source: Source<T, U>, options: ReconcilerOptions<T>) {
+    this.source = source
+    this.#options = options
+  }
+
+  /** Whether somebody else has changed or deleted the Artifact of this object. */
+  isDisturbed(key: string): boolean {
+    const obj = this.#options.objects.cache.get(key)
+    const wanted = this.#wanted.get(key)
+    if (!obj || !wanted || obj.metadata.deletionTimestamp) return false
+    return !isCurrent(cachedArtifact(this.#options.artifacts, this.source.kind, obj), obj, wanted)
+  }
+
+  async reconcile(key: ObjectKey, ctx: Context): Promise<Result> {
+    const cached = this.#options.objects.cache.get(`${key.namespace}/${key.name}`)
+    if (!cached) return {}
+    const writer: Writer<T> = { client: ctx.client, kind: this.source.kind, informer: this.#options.objects }
+    // Items of a list carry neither; events and owner references need both.
+    const read: T = {
+      ...structuredClone(cached),
+      apiVersion: apiVersionOf(this.source.kind),
+      kind: this.source.kind.kind,
+    }
+    read.spec ??= { interval: '' } // Flux's CRD does not ask for a spec; without one the object stalls on the interval
+    if (read.metadata.deletionTimestamp) return this.#finalize(read, writer, ctx)
+    if (read.spec.suspend) {
+      ctx.log.info('reconciliation is suspended for this object')
+      return {}
+    }
+    const before = await this.#withFinalizer(read, writer, ctx)
+    return this.#pass(before, writer, ctx)
+  }
+
+  async #withFinalizer(obj: T, writer: Writer<T>, ctx: Context): Promise<T> {
+    if (obj.metadata.finalizers?.includes(finalizer)) return obj
+    const written = await setFinalizer(writer, obj, finalizer, true, ctx.signal)
+    return { ...obj, metadata: written.metadata }
+  }
+
+  /** Runs the pass within the object's timeout and writes its outcome, once, for good or ill. */
+  async #pass(before: T, writer: Writer<T>, ctx: Context): Promise<Result> {
+    const obj = structuredClone(before)
+    const outcome = new OutcomeWriter(writer, before, obj, ctx)
+    try {
+      if (obj.status?.observedGeneration !== obj.metadata.generation) markNewGeneration(obj)
+      const timeoutMs = durationOf('spec.timeout', obj.spec.timeout ?? defaultTimeout)
+      const intervalMs = durationOf('spec.interval', obj.spec.interval)
+      await withTimeout('spec.timeout', timeoutMs, ctx, (bounded) => this.#reconcileArtifact(before, obj, bounded))
+      observe(obj)
+      return { requeueAfterMs: this.#jitter(intervalMs) }
+    } catch (err) {
+      if (!ctx.signal.aborted) tellFailure(obj, err, ctx)
+      throw err
+    } finally {
+      await outcome.write(obj)
+    }
+  }
+
+  /** stored? -> resolve -> unchanged? -> fetch -> verify -> store -> Artifact -> status -> garbage collection */
+  async #reconcileArtifact(before: T, obj: T, ctx: Context): Promise<void> {
+    const intact = await this.#checkStored(obj, ctx)
+    // Whatever upstream says next: what is stored can be found, also after a change of the address it is served at.
+    if (intact) await this.#publish(obj, obj.status!.artifact!, ctx)
+    const resolved = await this.source.resolve(obj, ctx)
+    const current = obj.status?.artifact
+    if (intact && current && current.revision === resolved.revision && this.#observedAsBefore(obj)) {
+      markStored(obj, resolved.revision)
+      tellUnchanged(before, obj, this.source.unchanged?.(resolved.revision) ?? upToDate(resolved.revision), ctx)
+      return
+    }
+    if (current?.revision !== resolved.revision) markOutdated(obj, resolved.revision)
+    const { stored, fetched } = await this.#store(obj, resolved, ctx)
+    await this.#publish(obj, stored, ctx)
+    obj.status = { ...obj.status, ...this.#observed(obj) }
+    markStored(obj, resolved.revision)
+    tellStored(before, obj, fetched.summary ?? `revision '${resolved.revision}'`, ctx)
+    await this.#options.storage.collectGarbage(artifactFolder(this.source.kind, obj), stored.path)
+  }
+
+  /** Whether the stored file is there and is what the status says. */
+  async #checkStored(obj: T, ctx: Context): Promise<boolean> {
+    const current = obj.status?.artifact
+    if (!current) {
+      markBuilding(obj, '')
+      return false
+    }
+    const state = isOurs(current, artifactFolder(this.source.kind, obj))
+      ? await this.#options.storage.check(current)
+      : 'missing'
+    if (state === 'intact') return true
+    if (state === 'missing') {
+      ctx.log.info({ path: current.path }, 'artifact disappeared from storage')
+      markBuilding(obj, 'disappeared from storage')
+      return false
+    }
+    const message = `failed to verify integrity of artifact: computed digest doesn't match '${current.digest}'`
+    ctx.events.emit(obj, { severity: 'error', reason: 'ArtifactVerificationFailed', message })
+    ctx.log.error({ path: current.path }, message)
+    await this.#options.storage.discard(current.path)
+    markBuilding(obj, 'disappeared from storage')
+    return false
+  }
+
+  async #store(obj: T, resolved: Resolved<U>, ctx: Context): Promise<{ stored: StoredArtifact; fetched: Fetched }> {
+    const fetched = await this.source.fetch(obj, resolved, ctx)
+    try {
+      await this.source.verify?.(obj, resolved, ctx)
+      const { artifact } = await this.#options.storage.store(
+        artifactFolder(this.source.kind, obj),
+        resolved.revision,
+        fetched.entries,
+        {
+          fileName: fileNameOf(resolved.revision),
+          ignore: obj.spec.ignore,
+          metadata: fetched.metadata,
+          signal: ctx.signal,
+        },
+      )
+      return { stored: artifact, fetched }
+    } finally {
+      await fetched.close?.()
+    }
+  }
+
+  /** Lets the Artifact say what is stored, and then the status. The bytes are being served already. */
+  async #publish(obj: T, stored: Omit<ServedArtifact, 'url'>, ctx: Context): Promise<void> {
+    const served: ServedArtifact = { ...stored, url: this.#options.urlOf(stored.path) }
+    const known = cachedArtifact(this.#options.artifacts, this.source.kind, obj)
+    this.#wanted.set(`${obj.metadata.namespace}/${obj.metadata.name}`, served)
+    if (!isCurrent(known, obj, served)) {
+      const written = await applyArtifact(ctx.client, this.source.kind, obj, served, known, ctx.signal)
+      this.#options.artifacts.put(written)
+    }
+    obj.status = { ...obj.status, artifact: served }
+  }
+
+  /** The status fields that record which spec fields the stored bytes depend on. */
+  #observed(obj: T): Record<string, unknown> {
+    const own = Object.entries(this.source.observed ?? {}).map(([field, read]) => [field, read(obj)])
+    return { observedIgnore: obj.spec.ignore, ...Object.fromEntries(own) }
+  }
+
+  #observedAsBefore(obj: T): boolean {
+    const status = obj.status as Record<string, unknown>
+    return Object.entries(this.#observed(obj)).every(([field, value]) => equal(status[field], value))
+  }
+
+  /** The Artifact goes first, then we let go; the files stay for the retention time, for whoever is about to download them. */
+  async #finalize(obj: T, writer: Writer<T>, ctx: Context): Promise<Result> {
+    if (!obj.metadata.finalizers?.includes(finalizer)) return {}
+    const artifact = cachedArtifact(this.#options.artifacts, this.source.kind, obj)
+    if (artifact?.metadata.ownerReferences?.some((owner) => owner.uid === obj.metadata.uid)) {
+      const key = { namespace: obj.metadata.namespace ?? '', name: artifact.metadata.name }
+      await ctx.client.delete(ArtifactKind, key, artifact.metadata.uid, ctx.signal)
+    }
+    await setFinalizer(writer, obj, finalizer, false, ctx.signal)
+    this.#wanted.delete(`${obj.metadata.namespace}/${obj.metadata.name}`)
+    ctx.log.info('source deleted, its files follow after the retention time')
+    return {}
+  }
+
+  #jitter(intervalMs: number): number {
+    const share = this.#options.intervalJitterPercentage / 100
+    return Math.max(1, intervalMs * (1 - share + 2 * share * Math.random()))
+  }
+}
+
+function upToDate(revision: string): { reason: string; message: string } {
+  return { reason: 'ArtifactUpToDate', message: `artifact up-to-date with remote revision: '${revision}'` }
+}
+
+/** A status written by hand, or by another tool, must not make us read or delete files of other objects. */
+function isOurs(artifact: Pick<StoredArtifact, 'path'>, folder: string): boolean {
+  return artifact.path.startsWith(`${folder}/`) && !artifact.path.slice(folder.length + 1).includes('/')
+}
+
+/** The hash of a revision names its file; whatever could not stand in a file name is left out. */
+function fileNameOf(revision: string): string {
+  const hash = revision.slice(revision.lastIndexOf(':') + 1)
+  return hash.replace(/[^A-Za-z0-9._+-]/g, '_').replace(/^\.+/, '')
+}
