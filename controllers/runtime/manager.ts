@@ -9,6 +9,7 @@ import { credentialsFrom, loadKubeConfig } from './kube-config.ts'
 import { LeaderElector } from './lease.ts'
 import { leaseName } from './lease-name.ts'
 import { type Logger, makeLogger } from './log.ts'
+import { aborted } from './sleep.ts'
 import { type Check, type Listening, serveMetrics, serveProbes } from './probes.ts'
 
 /** One controller as the manager runs it: leased, started and stopped with the process. */
@@ -121,7 +122,7 @@ export class Manager {
       const tasks = this.#tasks.map((task) => task(stop.signal))
       const units = this.#units.map((run) => run(stop.signal))
       try {
-        await Promise.all([...tasks, ...units])
+        await Promise.all([aborted(stop.signal), ...tasks, ...units])
       } finally {
         stop.abort()
         await Promise.allSettled([...tasks, ...units, ...informers])
@@ -138,9 +139,14 @@ export class Manager {
     { controller, elector }: Added<T>,
     signal: AbortSignal,
   ): Promise<void> {
-    const stopped = new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }))
-    await unit.beforeStart?.(signal)
-    await Promise.race([Promise.all([...this.#informers.values()].map((informer) => informer.whenSynced())), stopped])
+    try {
+      await unit.beforeStart?.(signal)
+      const synced = Promise.all([...this.#informers.values()].map((informer) => informer.whenSynced()))
+      await Promise.race([synced, aborted(signal)])
+    } catch (err) {
+      if (signal.aborted) return
+      throw err
+    }
     if (signal.aborted) return
     const lead = async (term: AbortSignal): Promise<void> => {
       const first = await unit.beforeTerm?.(term)

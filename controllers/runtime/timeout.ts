@@ -1,6 +1,9 @@
 import type { Context } from './context.ts'
 import { ReconcileError } from './errors.ts'
 
+/** The longest that a timer of Node holds: 24 days, in whole ms. */
+const maxTimerMs = 2 ** 31 - 1
+
 /**
  * Runs `work` with a signal that also aborts after `timeoutMs`. Throws ReconcileError that names `field` when that is what ended it, with the reason
  * of the failure it caused, if that had one.
@@ -11,7 +14,7 @@ export async function withTimeout<R>(
   ctx: Context,
   work: (bounded: Context) => Promise<R>,
 ): Promise<R> {
-  const timeout = AbortSignal.timeout(timeoutMs)
+  const timeout = AbortSignal.timeout(Math.min(Math.ceil(timeoutMs), maxTimerMs))
   try {
     return await work({ ...ctx, signal: AbortSignal.any([ctx.signal, timeout]) })
   } catch (err) {

@@ -1,0 +1,32 @@
+import assert from 'node:assert/strict'
+import { setTimeout as delay } from 'node:timers/promises'
+import { sharedControlPlane } from './shared-control-plane.ts'
+import { assertServes, Story } from './story.ts'
+
+describe('an API server that is away for 20 s', () => {
+  let story: Story
+  before(async () => void (story = await Story.open()))
+  after(() => story.close())
+
+  it('stops no download, and what happened meanwhile is dealt with after', async () => {
+    const repository = await story.repository('app.git')
+    await repository.commit({ 'app.yaml': 'a: 1\n' }, 'first')
+    const controller = await story.startController()
+    await story.apply('app', { interval: '5s' })
+    const { artifact } = (await story.ready('app')).status
+    const linesBefore = controller.process.logs(1000).split('\n').length
+
+    const controlPlane = await sharedControlPlane()
+    const restarting = controlPlane.restartApiServer(20_000)
+    const commit = await repository.commit({ 'app.yaml': 'a: 2\n' }, 'second')
+    for (let i = 0; i < 5; i++) {
+      await delay(1_000)
+      await assertServes(artifact)
+    }
+    await restarting
+    await story.ready('app', `main@sha1:${commit}`)
+    await story.untilReady(controller)
+    const lines = controller.process.logs(1000).split('\n').length - linesBefore
+    assert.ok(lines < 200, `${lines} log lines: a hot loop`)
+  })
+})
