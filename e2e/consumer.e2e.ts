@@ -180,7 +180,7 @@ describe('a consumer in a process of its own', () => {
     await story.untilReady(controller)
     await eventually(async () => {
       // The namespace's folder goes as well when it is the last one.
-      const left = await readdir(join(story.storage, 'gitrepository', story.namespace)).catch(() => [])
+      const left = await readdir(join(story.storage, 'gitrepository', story.namespace)).catch((): string[] => [])
       return !left.includes('orphan')
     })
   })

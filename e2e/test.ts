@@ -14,14 +14,14 @@ interface Step {
   mocha?: boolean
 }
 
-const mocha = 'mocha --exit --require ./e2e/shared-control-plane.ts'
+const mocha = 'mocha --no-color --exit --require ./e2e/shared-control-plane.ts'
 
 const steps: Step[] = [
   { name: 'types', command: 'tsc' },
   { name: 'lint', command: 'npm run --silent lint' },
   {
     name: 'unit',
-    command: `mocha --exit --ignore '**/*.cluster.test.ts' '{controllers,consumer-sdk,crds,e2e}/**/*.test.ts'`,
+    command: `mocha --no-color --exit --ignore '**/*.cluster.test.ts' '{controllers,consumer-sdk,crds,e2e}/**/*.test.ts'`,
     mocha: true,
   },
   {

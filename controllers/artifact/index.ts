@@ -1,0 +1,37 @@
+export { defaultArchiveLimits, type ArchiveLimits } from './archive-plan.ts'
+export { writeArchive, type ArchiveOptions, type ArchiveResult } from './archive.ts'
+export {
+  applyArtifact,
+  artifactFolder,
+  artifactName,
+  cachedArtifact,
+  kindFolder,
+  ownerIndex,
+  type ServedArtifact,
+} from './artifact.ts'
+export {
+  digestAlgorithms,
+  isDigestAlgorithm,
+  makeHasher,
+  parseDigest,
+  type DigestAlgorithm,
+  type Hasher,
+} from './digest.ts'
+export type { Entries, Entry } from './entry.ts'
+export { gzip, type Compressor } from './gzip.ts'
+export { ignoreFileName, makeIgnore, type IgnoreRules } from './ignore.ts'
+export type { Listening, ListenOptions } from './listen.ts'
+export { quote } from './quote.ts'
+export { makeFileServer, type FileServer, type FileServerOptions } from './server.ts'
+export {
+  openStorage,
+  type HistoryQuery,
+  type Integrity,
+  type OpenedArtifact,
+  type Storage,
+  type StorageOptions,
+  type StoreOptions,
+  type StoreResult,
+} from './storage.ts'
+export type { StoredArtifact } from './stored.ts'
+export { ArtifactKind, type Artifact } from './types.ts'
