@@ -4,7 +4,7 @@ import { chmod, lstat, mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
-import { writeArchive } from '../controllers/artifact/archive.ts'
+import { writeArchive } from '../controllers/artifact/archive/archive.ts'
 import { entriesOf, makeRandom } from '../controllers/artifact/test-support.ts'
 import { ReconcileError, StalledError } from '../controllers/runtime/errors.ts'
 import { extractArchive, type ExtractLimits, type ExtractOptions } from './extract.ts'

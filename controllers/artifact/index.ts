@@ -1,5 +1,5 @@
-export { defaultArchiveLimits, type ArchiveLimits } from './archive-plan.ts'
-export { writeArchive, type ArchiveOptions, type ArchiveResult } from './archive.ts'
+export { defaultArchiveLimits, type ArchiveLimits } from './archive/archive-plan.ts'
+export { writeArchive, type ArchiveOptions, type ArchiveResult } from './archive/archive.ts'
 export {
   applyArtifact,
   artifactFolder,
@@ -18,11 +18,11 @@ export {
   type Hasher,
 } from './digest.ts'
 export type { Entries, Entry } from './entry.ts'
-export { gzip, type Compressor } from './gzip.ts'
-export { ignoreFileName, makeIgnore, type IgnoreRules } from './ignore.ts'
-export type { Listening, ListenOptions } from './listen.ts'
+export { gzip, type Compressor } from './archive/gzip.ts'
+export { ignoreFileName, makeIgnore, type IgnoreRules } from './ignore/ignore.ts'
+export type { Listening, ListenOptions } from './server/listen.ts'
 export { quote } from './quote.ts'
-export { makeFileServer, type FileServer, type FileServerOptions } from './server.ts'
+export { makeFileServer, type FileServer, type FileServerOptions } from './server/server.ts'
 export {
   openStorage,
   type HistoryQuery,
@@ -32,6 +32,6 @@ export {
   type StorageOptions,
   type StoreOptions,
   type StoreResult,
-} from './storage.ts'
+} from './storage/storage.ts'
 export type { StoredArtifact } from './stored.ts'
 export { ArtifactKind, type Artifact } from './types.ts'

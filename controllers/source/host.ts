@@ -1,6 +1,6 @@
 import { artifactInformerOptions, artifactName, kindFolder } from '../artifact/artifact.ts'
-import { makeFileServer } from '../artifact/server.ts'
-import { openStorage, type Storage } from '../artifact/storage.ts'
+import { makeFileServer } from '../artifact/server/server.ts'
+import { openStorage, type Storage } from '../artifact/storage/storage.ts'
 import { type Artifact, ArtifactKind } from '../artifact/types.ts'
 import type { Informer } from '../runtime/informer.ts'
 import { groupOf, type Kind } from '../runtime/kind.ts'

@@ -1,5 +1,5 @@
 import { applyArtifact, artifactFolder, cachedArtifact, isCurrent, type ServedArtifact } from '../artifact/artifact.ts'
-import type { Storage } from '../artifact/storage.ts'
+import type { Storage } from '../artifact/storage/storage.ts'
 import type { StoredArtifact } from '../artifact/stored.ts'
 import { type Artifact, ArtifactKind } from '../artifact/types.ts'
 import type { Context } from '../runtime/context.ts'

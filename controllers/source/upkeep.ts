@@ -1,4 +1,4 @@
-import type { Storage } from '../artifact/storage.ts'
+import type { Storage } from '../artifact/storage/storage.ts'
 import { kindFolder } from '../artifact/artifact.ts'
 import type { Controller } from '../runtime/controller.ts'
 import type { Indexer } from '../runtime/indexer.ts'

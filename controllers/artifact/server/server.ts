@@ -1,0 +1,111 @@
+import express, { type Express, type NextFunction, type Request, type Response } from 'express'
+import type { Logger } from 'pino'
+import { messageOf } from '../../runtime/errors.ts'
+import { listen, type ListenOptions, type Listening } from './listen.ts'
+import { parseTarget } from './request-target.ts'
+import { ChangedWhileSentError, sendFile } from './send-file.ts'
+import type { Storage } from '../storage/storage.ts'
+
+/** After how many seconds a client may find what is being rebuilt now. */
+const retryAfterSeconds = '5'
+/** A name is only as good as its last answer (the digest says whether it changed), and nobody may pack or unpack the bytes on the way. */
+const revalidate = 'no-cache, no-transform'
+const forever = 'public, max-age=31536000, immutable, no-transform'
+
+/** What is served, and what its owner is asked and told. */
+export interface FileServerOptions {
+  storage: Pick<Storage, 'open' | 'find'>
+  state: {
+    /** Whether all that should be stored has been verified or rebuilt. Before that nothing is known to be missing for good. */
+    ready(): boolean
+    /** Whether a live Artifact names this path. */
+    expects(path: string): boolean
+  }
+  /** Called with a path that is damaged, or missing although it should be there. */
+  onDamage: (path: string) => void
+  log: Logger
+}
+
+/** The server of stored files. `app` can be mounted anywhere; `listen` gives it a server of its own, with limits. */
+export interface FileServer {
+  app: Express
+  /** `address` is `[host]:port`. */
+  listen(address: string, options?: ListenOptions): Promise<Listening>
+}
+
+/**
+ * Serves stored files by path, by address (`?revision=`, `?digest=`, `?time=`) and as `latest.tar.gz`, and nothing else. What is damaged, or
+ * missing but expected, or missing before all is ready, is 503 with Retry-After; other misses are 404.
+ */
+export function makeFileServer(options: FileServerOptions): FileServer {
+  const app = express()
+  app.disable('x-powered-by')
+  app.disable('etag')
+  app.set('query parser', false)
+  app.use((_req, res, next) => {
+    res.set({ 'X-Content-Type-Options': 'nosniff', 'Cache-Control': 'no-store' })
+    next()
+  })
+  app.use((req, res) => respond(req, res, options))
+  app.use((err: unknown, _req: Request, res: Response, _next: NextFunction) => fail(err, res, options.log))
+  return { app, listen: (address, limits) => listen(app, address, limits) }
+}
+
+async function respond(req: Request, res: Response, options: FileServerOptions): Promise<void> {
+  if (req.method !== 'GET' && req.method !== 'HEAD')
+    return answer(res.set('Allow', 'GET, HEAD'), 405, 'method not allowed')
+  const target = parseTarget(req.url)
+  if ('status' in target) return answer(res, target.status, target.message)
+  if ('path' in target) return respondWithPath(req, res, target.path, options)
+  const artifact = await options.storage.find(target.folder, target.query)
+  if (!artifact) return options.state.ready() ? answer(res, 404, 'not found') : unavailable(res)
+  res.set({ 'Content-Location': `/${artifact.path}` })
+  const isDigest = typeof target.query === 'object' && 'digest' in target.query
+  return respondWithPath(req, res, artifact.path, options, isDigest ? forever : revalidate)
+}
+
+async function respondWithPath(
+  req: Request,
+  res: Response,
+  path: string,
+  { storage, state, onDamage, log }: FileServerOptions,
+  caching = revalidate,
+): Promise<void> {
+  const opened = await storage.open(path)
+  if (typeof opened !== 'object') {
+    const isLost = opened === 'damaged' || state.expects(path) || !state.ready()
+    if (!isLost) return answer(res, 404, 'not found')
+    onDamage(path)
+    return unavailable(res)
+  }
+  try {
+    res.set('Cache-Control', caching)
+    await sendFile(req, res, opened)
+  } catch (err) {
+    if (err instanceof ChangedWhileSentError) {
+      log.error({ path }, err.message)
+      onDamage(path)
+    }
+    // Where it is closed the client went away, or must not take what it got for a whole answer.
+    if (!res.destroyed) throw err
+  } finally {
+    await opened.handle.close()
+  }
+}
+
+function unavailable(res: Response): void {
+  answer(res.set('Retry-After', retryAfterSeconds), 503, 'being rebuilt, try again')
+}
+
+function answer(res: Response, status: number, message: string): void {
+  res.status(status).type('text/plain').send(`${message}\n`)
+}
+
+/** Too many open files, a disk that fails: it may pass, and a client that waits is better than one that gives up. */
+function fail(err: unknown, res: Response, log: Logger): void {
+  log.error({ error: err }, `failed to serve a file: ${messageOf(err)}`)
+  if (res.headersSent) return void res.destroy()
+  res.removeHeader('Content-Length')
+  res.removeHeader('Content-Range')
+  unavailable(res.set('Cache-Control', 'no-store'))
+}

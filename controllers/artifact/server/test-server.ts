@@ -1,0 +1,78 @@
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { request, type IncomingHttpHeaders } from 'node:http'
+import { pino } from 'pino'
+import type { Listening, ListenOptions } from './listen.ts'
+import { makeFileServer } from './server.ts'
+import type { Storage } from '../storage/storage.ts'
+import type { StoredArtifact } from '../stored.ts'
+import { entriesOf, makeRandom } from '../test-support.ts'
+import { folder, makeStorage, type StorageFixture } from '../storage/test-storage.ts'
+
+/** What came back. */
+export interface Answer {
+  status: number
+  headers: IncomingHttpHeaders
+  body: Buffer
+}
+
+/** A storage that is served, and what its owner would be asked and told. */
+export interface ServerFixture extends StorageFixture {
+  server: Listening
+  state: { ready: boolean; expected: string[] }
+  damaged: string[]
+  get(path: string, headers?: Record<string, string>, method?: string): Promise<Answer>
+}
+
+/** The path goes out as it is: no client tidies it up. */
+async function send(url: string, path: string, headers: Record<string, string> = {}, method = 'GET'): Promise<Answer> {
+  const sent = request(url, { path, headers: { connection: 'close', ...headers }, method }).end()
+  const [response] = await once(sent, 'response')
+  const chunks: Buffer[] = []
+  for await (const chunk of response) chunks.push(chunk)
+  return { status: response.statusCode, headers: response.headers, body: Buffer.concat(chunks) }
+}
+
+/** Serves a new storage on loopback; closed with `await using`. For tests. */
+export async function makeServer(
+  options: ListenOptions = {},
+  wrap = (storage: Storage): Pick<Storage, 'open' | 'find'> => storage,
+): Promise<ServerFixture> {
+  const f = await makeStorage({ retentionRecords: 10 })
+  const state = { ready: true, expected: [] as string[] }
+  const damaged: string[] = []
+  const server = await makeFileServer({
+    storage: wrap(f.storage),
+    state: { ready: () => state.ready, expects: (path) => state.expected.includes(path) },
+    onDamage: (path) => damaged.push(path),
+    log: pino({ level: 'silent' }),
+  }).listen('127.0.0.1:0', { graceMs: 5000, ...options })
+  return {
+    ...f,
+    server,
+    state,
+    damaged,
+    get: (path, headers, method) => send(server.url, path, headers, method),
+    async [Symbol.asyncDispose]() {
+      await server.close()
+      await f[Symbol.asyncDispose]()
+    },
+  }
+}
+
+/** Stores an archive of about `bytes` bytes that cannot be compressed. */
+export async function storeLarge(f: StorageFixture, into = folder, bytes = 8_000_000): Promise<StoredArtifact> {
+  const random = makeRandom(1)
+  const content = Buffer.alloc(bytes)
+  for (let at = 0; at < bytes; at += 4) content.writeUInt32LE(random(2 ** 32), at)
+  return (await f.storage.store(into, 'large', entriesOf({ content }), { fileName: 'large' })).artifact
+}
+
+/** What the storage itself gives for a path. */
+export async function bytesOf(f: StorageFixture, path: string): Promise<Buffer> {
+  const opened = await f.storage.open(path)
+  assert.ok(typeof opened === 'object', path)
+  const bytes = await opened.handle.readFile()
+  await opened.handle.close()
+  return bytes
+}
