@@ -19,6 +19,8 @@ const mocha = 'mocha --no-color --exit --require ./e2e/shared-control-plane.ts'
 const steps: Step[] = [
   { name: 'types', command: 'tsc' },
   { name: 'lint', command: 'npm run --silent lint' },
+  // Before the tests with their time limits: the first run builds or downloads it.
+  { name: 'control-plane', command: 'node e2e/control-plane/prepare.ts' },
   {
     name: 'unit',
     command: `mocha --no-color --exit --ignore '**/*.cluster.test.ts' '{controllers,consumer-sdk,crds,e2e}/**/*.test.ts'`,

@@ -97,7 +97,7 @@ describe('a mirror', function () {
     const abort = new AbortController()
     const wait = mirrorOf().fetchCommit({ sha: first }, abort.signal)
     const group = await eventually(() => groupOf(stage.cacheFolder))
-    assert.ok((await processesOf(group)).length >= 2, 'git and its helper')
+    await eventually(async () => (await processesOf(group)).length >= 2) // git and its helper
     abort.abort()
     await failureOf(wait)
     await eventually(async () => (await processesOf(group)).length === 0)
