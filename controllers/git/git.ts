@@ -40,7 +40,8 @@ const graceMs = 1_000
  */
 export function startGit(args: readonly string[], { env, signal, secrets, onStart }: GitOptions): GitProcess {
   signal.throwIfAborted()
-  const child = spawn('git', args, { env, cwd: env['HOME'], detached: true, stdio: 'pipe' })
+  // A folder that is always there: the mirrors may be removed with the storage they are in.
+  const child = spawn('git', args, { env, cwd: '/', detached: true, stdio: 'pipe' })
   if (child.pid !== undefined) onStart?.(child.pid)
   child.stdin.on('error', () => undefined) // a process that ends early says why on its standard error
   const stderr = tail(child.stderr)
