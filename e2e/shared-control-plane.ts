@@ -5,9 +5,9 @@ import { type ControlPlane, startControlPlane } from './control-plane/index.ts'
 
 let running: Promise<ControlPlane> | undefined
 
-/** The control plane that all test files of one mocha process share, with our CRDs. Started at the first call. */
+/** The control plane that all test files of one mocha process share, with our CRDs and the sample consumer's. Started at the first call. */
 export function sharedControlPlane(): Promise<ControlPlane> {
-  running ??= startControlPlane({ crds: ['crds'] })
+  running ??= startControlPlane({ crds: ['crds', 'consumer-sdk/sample/crd.yaml'] })
   return running
 }
 

@@ -34,7 +34,11 @@ export async function storageId(root: string, temps: Temps, preferred: string = 
 async function writeExclusively(file: string, id: string): Promise<void> {
   try {
     const handle = await open(file, 'wx', 0o600)
-    await handle.writeFile(id).finally(() => handle.close())
+    try {
+      await handle.writeFile(id)
+    } finally {
+      await handle.close()
+    }
   } catch (err) {
     if (codeOf(err) !== 'EEXIST') throw err
   }
