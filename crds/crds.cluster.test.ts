@@ -6,7 +6,7 @@ import { apiVersionOf, type Kind, type KubeObject } from '../controllers/runtime
 import { credentialsFrom, loadKubeConfig } from '../controllers/runtime/kube-config.ts'
 import { type Kubectl, makeKubectl } from '../deploy/kubectl.ts'
 import { type ControlPlane, startControlPlane } from '../e2e/control-plane/index.ts'
-import { eventually } from '../e2e/tools/eventually.ts'
+import { eventuallyHolds } from '../controllers/runtime/eventually.ts'
 
 const url = 'https://git.example.com/x.git'
 const digest = `sha256:${'0123456789abcdef'.repeat(4)}`
@@ -80,7 +80,7 @@ describe('CRDs on a real API server', function () {
 
   it('explain their fields', async () => {
     // The server publishes the schemas of new kinds a moment after it serves them.
-    await eventually(async () => {
+    await eventuallyHolds(async () => {
       assert.match(await kubectl.run(['explain', 'gitrepository.spec.ref.semver']), /The highest tag within/)
       assert.match(await kubectl.run(['explain', 'artifact.spec.digest']), /Checksum of the file/)
     })

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { type ControlPlane, startControlPlane } from '../e2e/control-plane/index.ts'
-import { eventually } from '../e2e/tools/eventually.ts'
+import { eventuallyHolds } from '../controllers/runtime/eventually.ts'
 import { type Kubectl, makeKubectl } from './kubectl.ts'
 
 const folder = import.meta.dirname
@@ -136,7 +136,7 @@ describe('the kustomize bases', function () {
 
   it('make pods that the standard "restricted" admits', async () => {
     // The quota counts nothing until the controller manager has seen it.
-    await eventually(async () => assert.equal(await dryRunPod(() => {}), 'pod/probe created (server dry run)\n'))
+    await eventuallyHolds(async () => assert.equal(await dryRunPod(() => {}), 'pod/probe created (server dry run)\n'))
   })
 
   const unsafe: [name: string, change: (pod: PodSpec) => void][] = [
@@ -161,7 +161,7 @@ describe('the kustomize bases', function () {
     // Where nothing mounts volumes, nothing says that the claim is no longer in use.
     const free = '{"metadata":{"finalizers":null}}'
     await kubectl.run(['patch', 'pvc', 'git-controller', '-n', namespace, '--type=merge', '-p', free])
-    await eventually(async () => {
+    await eventuallyHolds(async () => {
       const left = await kubectl.run(['get', 'crd,clusterrole,clusterrolebinding,namespace', '-o', 'name'])
       assert.deepEqual(
         lines(left).filter((name) => name.includes('openflux')),

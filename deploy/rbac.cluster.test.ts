@@ -5,7 +5,7 @@ import { Client, isStatus } from '../controllers/runtime/client.ts'
 import type { Kind, KubeObject } from '../controllers/runtime/kind.ts'
 import { credentialsFrom, loadKubeConfig } from '../controllers/runtime/kube-config.ts'
 import { type ControlPlane, startControlPlane } from '../e2e/control-plane/index.ts'
-import { eventually } from '../e2e/tools/eventually.ts'
+import { eventuallyHolds } from '../controllers/runtime/eventually.ts'
 import { type Kubectl, makeKubectl } from './kubectl.ts'
 
 interface Review extends KubeObject {
@@ -106,7 +106,7 @@ describe('roles', function () {
   it('let only the controller make an Artifact block the deletion of its owner', async () => {
     const repository = await createRepository()
     const editor = clientOf(await cluster.userKubeconfig('editer'))
-    await eventually(async () =>
+    await eventuallyHolds(async () =>
       assert.equal(await granted(person('editer'), 'create', `${artifacts} in team`), 'create'),
     )
     await assert.rejects(
@@ -131,7 +131,7 @@ describe('roles', function () {
   for (const [user, target, verbs] of people) {
     it(`allow ${verbs || 'nothing'} on ${target} to a ${user}`, async () => {
       // The controller manager adds rules to its own roles a moment after they appear.
-      await eventually(async () => assert.equal(await granted(person(user), allVerbs, target), verbs))
+      await eventuallyHolds(async () => assert.equal(await granted(person(user), allVerbs, target), verbs))
     })
   }
 

@@ -9,7 +9,7 @@ import { credentialsFrom, loadKubeConfig } from '../controllers/runtime/kube-con
 import { startController } from '../e2e/controller-process.ts'
 import { type ControlPlane, startControlPlane } from '../e2e/control-plane/index.ts'
 import { type GitServer, startGitServer } from '../e2e/git-server.ts'
-import { eventually } from '../e2e/tools/eventually.ts'
+import { eventuallyHolds } from '../controllers/runtime/eventually.ts'
 import { type Kubectl, makeKubectl } from './kubectl.ts'
 
 const namespace = 'openflux-system'
@@ -83,13 +83,13 @@ describe('the git controller as deployed', function () {
     assert.equal(artifact?.spec?.url, url)
     assert.equal(repository?.status?.artifact?.url, url)
     assert.equal(artifact.metadata.ownerReferences?.[0]?.blockOwnerDeletion, true)
-    await eventually(async () => {
+    await eventuallyHolds(async () => {
       assert.match(await kubectl.run(['get', 'events']), /NewArtifact +gitrepository\/shop/)
     })
     assert.match(await kubectl.run(['get', 'leases', '-n', namespace, '-o', 'name']), /openflux-gitrepository/)
 
     await kubectl.run(['delete', 'gitrepository', 'shop', '--timeout=30s'])
-    await eventually(async () => assert.equal(await kubectl.run(['get', 'artifacts', '-o', 'name']), ''))
+    await eventuallyHolds(async () => assert.equal(await kubectl.run(['get', 'artifacts', '-o', 'name']), ''))
     await controller.stop()
     assert.doesNotMatch(controller.process.logs(), /forbidden/i)
   })

@@ -21,3 +21,11 @@ export async function eventually<R>(
     await delay(pauseMs)
   }
 }
+
+/** Repeats assertions until none of them throws. For tests. */
+export async function eventuallyHolds(assertions: () => void | Promise<void>, timeoutMs = 60_000): Promise<void> {
+  await eventually(async () => {
+    await assertions()
+    return true
+  }, timeoutMs)
+}

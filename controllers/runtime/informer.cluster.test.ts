@@ -3,7 +3,7 @@ import { type FaultProxy, startFaultProxy } from '../../e2e/tools/fault-proxy.ts
 import { clientFor, makeNamespace, sharedControlPlane } from '../../e2e/shared-control-plane.ts'
 import type { ControlPlane } from '../../e2e/control-plane/index.ts'
 import { Client } from './client.ts'
-import { eventually } from './eventually.ts'
+import { eventually, eventuallyHolds } from './eventually.ts'
 import { type Change, Informer } from './informer.ts'
 import type { Kind, KubeObject } from './kind.ts'
 import { makeLogger } from './log.ts'
@@ -77,7 +77,7 @@ describe('informer on a real API server', function () {
     await put('a', 'three')
     await direct.delete(ConfigMapKind, { namespace, name: 'b' })
     await eventually(() => changes.some(({ type, object }) => type === 'deleted' && object.metadata.name === 'b'))
-    await eventually(async () => (await assertEqualsList(), true))
+    await eventuallyHolds(assertEqualsList)
     assert.deepEqual(
       informer.cache.by('value', 'three').map((object) => object.metadata.name),
       ['a'],
@@ -97,7 +97,7 @@ describe('informer on a real API server', function () {
       () => informer.cache.by('value', 'two').length === 1 && informer.cache.by('value', 'new').length === 1,
       60_000,
     )
-    await eventually(async () => (await assertEqualsList(), true))
+    await eventuallyHolds(assertEqualsList)
   })
 
   it('resumes after resets and half a line without losing or repeating anything', async () => {
@@ -108,7 +108,7 @@ describe('informer on a real API server', function () {
       await put(`extra-${i}`, 'x')
       await eventually(() => informer.cache.by('value', `value-${i}`).length === 1)
     }
-    await eventually(async () => (await assertEqualsList(), true))
+    await eventuallyHolds(assertEqualsList)
     const added = changes.filter(({ type }) => type === 'added').map(({ object }) => object.metadata.name)
     assert.deepEqual(added, [...new Set(added)])
   })
@@ -123,7 +123,7 @@ describe('informer on a real API server', function () {
       await put('comes', 'new')
     })
     await eventually(() => informer.cache.get(`${namespace}/comes`))
-    await eventually(async () => (await assertEqualsList(), true))
+    await eventuallyHolds(assertEqualsList)
     const seen = changes
       .map(({ type, object }) => `${type} ${object.metadata.name}`)
       .filter((line) => !line.includes('kube-root-ca'))
@@ -150,7 +150,7 @@ describe('informer on a real API server', function () {
     const during = proxy.accepted() - before
     await put('a', 'two')
     await eventually(() => informer.cache.by('value', 'two').length === 1)
-    await eventually(async () => (await assertEqualsList(), true))
+    await eventuallyHolds(assertEqualsList)
     assert.ok(during < 60, `${during} connections while the server was away`)
     assert.equal(changes.filter(({ type }) => type === 'deleted').length, 0)
   })

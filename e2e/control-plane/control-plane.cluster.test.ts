@@ -7,7 +7,7 @@ import { dirname, join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { Agent, request } from 'undici'
 import { isAlive } from '../tools/cache.ts'
-import { eventually } from '../tools/eventually.ts'
+import { eventually } from '../../controllers/runtime/eventually.ts'
 import { startControlPlane, type ControlPlane } from './index.ts'
 
 const configMaps = '/api/v1/namespaces/default/configmaps'
@@ -58,9 +58,7 @@ describe('the control plane', function () {
 
     assert.equal((await call(cluster.kubeconfig, 'GET', `${configMaps}/dependent`)).status, 200)
     await call(cluster.kubeconfig, 'DELETE', `${configMaps}/owner`)
-    await eventually(async () => {
-      assert.equal((await call(cluster.kubeconfig, 'GET', `${configMaps}/dependent`)).status, 404)
-    })
+    await eventually(async () => (await call(cluster.kubeconfig, 'GET', `${configMaps}/dependent`)).status === 404)
     assert.equal((await call(cluster.kubeconfig, 'GET', `${configMaps}/bystander`)).status, 200)
   })
 
@@ -75,7 +73,7 @@ describe('the control plane', function () {
       roleRef: { apiGroup: 'rbac.authorization.k8s.io', kind: 'ClusterRole', name: 'view' },
       subjects: [{ apiGroup: 'rbac.authorization.k8s.io', kind: 'Group', name: 'readers' }],
     })
-    await eventually(async () => assert.equal((await call(kubeconfig, 'GET', configMaps)).status, 200))
+    await eventually(async () => (await call(kubeconfig, 'GET', configMaps)).status === 200)
     assert.equal((await call(kubeconfig, 'GET', '/api/v1/namespaces/default/secrets')).status, 403)
   })
 
@@ -128,7 +126,7 @@ describe('the control plane', function () {
   it('dies with a parent that is killed, and the next start removes what that left', async () => {
     const { pids, folder } = await startAndKillParent()
     assert.equal(pids.length, 3)
-    await eventually(() => assert.deepEqual(pids.filter(isAlive), []))
+    await eventually(() => !pids.some(isAlive))
     assert.ok(await stat(folder))
     await using next = await startControlPlane()
     assert.ok(next.url)
@@ -167,9 +165,8 @@ describe('the control plane', function () {
     })
     assert.equal(status, 201)
     await call(custom.kubeconfig, 'DELETE', `${configMaps}/owner`)
-    await eventually(async () => {
-      assert.equal((await call(custom.kubeconfig, 'GET', `${widgets}/dependent`)).status, 404)
-    }, 10_000)
+    const dependent = () => call(custom.kubeconfig, 'GET', `${widgets}/dependent`)
+    await eventually(async () => (await dependent()).status === 404, 10_000)
   })
 })
 
