@@ -63,7 +63,8 @@ function parseFlags(): DevFlags {
 }
 
 async function run(): Promise<void> {
-  const { namespace, kubeconfig, once } = flags
+  const { namespace, once } = flags
+  const kubeconfig = flags.kubeconfig ?? process.env.KUBECONFIG
   say(
     'cluster',
     kubeconfig ? `that of ${kubeconfig}` : 'starting etcd, kube-apiserver and kube-controller-manager on loopback',
@@ -77,7 +78,10 @@ async function run(): Promise<void> {
 
   // On a cluster of somebody's own, only the sample is ours to touch.
   const scope = cluster.own ? {} : { watchAllNamespaces: false, runtimeNamespace: namespace }
-  const manager = new Manager({ ...flags, ...scope, kubeconfig: cluster.kubeconfig }, 'openflux')
+  const manager = new Manager(
+    { ...flags, ...scope, ...(cluster.own && { kubeconfig: cluster.kubeconfig }) },
+    'openflux',
+  )
   for (const module of modules) await module.add(manager, manager.flags)
   const flow = flowOf(manager)
   showFlow(flow)

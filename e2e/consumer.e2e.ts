@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { createHash } from 'node:crypto'
 import { readdir, readFile, stat } from 'node:fs/promises'
 import { join, relative } from 'node:path'
 import { loadAll } from 'js-yaml'
@@ -88,27 +89,25 @@ describe('a consumer in a process of its own', () => {
   const calls = async (name: string) =>
     (await story.events(name, 'ReconciliationSucceeded')).reduce((sum, { count }) => sum + count, 0)
 
-  /** The regular files of a commit that its rules do not leave out, with the executable bit. */
+  /** The regular files of a commit that its rules do not leave out: path, executable bit and the id of the content. */
   async function expectedFiles(ignored: RegExp): Promise<string[]> {
     const lines = (await repository.git(['ls-tree', '-r', 'main'])).trim().split('\n')
-    const files = lines.map((line) => /^(\d+) blob \S+\t(.*)$/.exec(line)!)
-    return files
-      .filter(([, , path]) => !ignored.test(path!))
-      .map(([, mode, path]) => `${path} ${mode === '100755' ? 'x' : '-'}`)
-      .toSorted()
+    const files = lines.map((line) => /^(\d+) blob (\S+)\t(.*)$/.exec(line)!)
+    const kept = files.filter(([, , , path]) => !ignored.test(path!))
+    return kept.map(([, mode, id, path]) => `${path} ${mode === '100755' ? 'x' : '-'} ${id}`).toSorted()
   }
 
   async function extractedFiles(name: string): Promise<string[]> {
     const folder = join(root, story.namespace, name)
-    const entries = (await readdir(folder, { recursive: true, withFileTypes: true })).filter((entry) => entry.isFile())
-    return (
-      await Promise.all(
-        entries.map(async ({ parentPath, name: file }) => {
-          const path = join(parentPath, file)
-          return `${relative(folder, path)} ${(await stat(path)).mode & 0o100 ? 'x' : '-'}`
-        }),
-      )
-    ).toSorted()
+    const entries = await readdir(folder, { recursive: true, withFileTypes: true })
+    const files = entries.filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name))
+    const told = files.map(async (path) => {
+      const bytes = await readFile(path)
+      // A blob's id is the SHA-1 of its type, length and content (gitformat-pack).
+      const id = createHash('sha1').update(`blob ${bytes.length}\0`).update(bytes).digest('hex')
+      return `${relative(folder, path)} ${(await stat(path)).mode & 0o100 ? 'x' : '-'} ${id}`
+    })
+    return (await Promise.all(told)).toSorted()
   }
 
   it('waits for a source that is not there yet, and is called once when it is', async () => {

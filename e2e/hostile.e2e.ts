@@ -135,8 +135,9 @@ async function recordingGit(folder: string, calls: string): Promise<string> {
   const bin = join(folder, 'bin')
   await mkdir(bin)
   const script = `#!/bin/sh
-echo "GIT_CONFIG_NOSYSTEM=$GIT_CONFIG_NOSYSTEM GIT_CONFIG_GLOBAL=$GIT_CONFIG_GLOBAL GIT_TERMINAL_PROMPT=$GIT_TERMINAL_PROMPT $*" | tr '\\n' ' ' >> '${calls}'
-echo >> '${calls}'
+settings="GIT_CONFIG_NOSYSTEM=$GIT_CONFIG_NOSYSTEM GIT_CONFIG_GLOBAL=$GIT_CONFIG_GLOBAL GIT_TERMINAL_PROMPT=$GIT_TERMINAL_PROMPT"
+line=$(printf '%s ' "$settings" "$@" | tr '\\n' ' ')
+printf '%s\\n' "$line" >> '${calls}'
 exec '${real}' "$@"
 `
   await writeFile(join(bin, 'git'), script)

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { appendFile, readdir, rm } from 'node:fs/promises'
+import { appendFile, readdir, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { eventually } from '../controllers/runtime/eventually.ts'
 import { assertServes, get, sha256, Story } from './story.ts'
@@ -36,6 +36,14 @@ describe('damage to the storage', () => {
   }
   let fatal: Error | undefined
 
+  /** Waits for the file itself: a request would be a poke. */
+  async function untilBack({ path, digest }: { path: string; digest: string }): Promise<void> {
+    await eventually(async () => {
+      const bytes = await readFile(join(story.storage, path)).catch(() => undefined) // not there yet
+      return bytes !== undefined && sha256(bytes) === digest
+    })
+  }
+
   function assertDigest(bytes: Buffer, digest: string): void {
     if (sha256(bytes) !== digest) fatal = new Error('bytes were served that do not match their digest')
   }
@@ -62,10 +70,19 @@ describe('damage to the storage', () => {
   it('heals without a poke when a file is removed', async () => {
     const artifact = await artifactOf('one')
     await rm(join(story.storage, artifact.path))
-    await untilServed(artifact)
+    await untilBack(artifact)
+    await assertServes(artifact)
   })
 
   it('heals without a poke when the whole folder is emptied', async () => {
+    const artifacts = await Promise.all(['one', 'two', 'three'].map(artifactOf))
+    for (const name of await readdir(story.storage))
+      await rm(join(story.storage, name), { recursive: true, force: true })
+    await Promise.all(artifacts.map(untilBack))
+    for (const artifact of artifacts) await assertServes(artifact)
+  })
+
+  it('answers 503 while it heals, and nothing wrong', async () => {
     const artifacts = await Promise.all(['one', 'two', 'three'].map(artifactOf))
     for (const name of await readdir(story.storage))
       await rm(join(story.storage, name), { recursive: true, force: true })

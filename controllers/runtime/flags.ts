@@ -70,7 +70,8 @@ export function makeCommand(name: string, description: string): Command {
   const command = new Command(name).description(description)
   const namespace = inClusterNamespace() ?? 'openflux-system'
   for (const option of [
-    flag('--kubeconfig <path>', 'kubeconfig file; without it, KUBECONFIG or the service account').env('KUBECONFIG'),
+    // KUBECONFIG may list several files, which only client-node's own default reads.
+    new Option('--kubeconfig <path>', 'kubeconfig file; without it, KUBECONFIG or the service account'),
     flag('--metrics-addr <address>', 'where /metrics is served').default(':8080'),
     flag('--health-addr <address>', 'where /healthz and /readyz are served').default(':9440'),
     flag('--events-addr <url>', "URL of Flux's notification-controller, empty for none").default(''),

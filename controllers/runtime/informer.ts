@@ -23,8 +23,8 @@ export interface InformerOptions<T extends KubeObject> {
  * How long one watch is asked to live, in s. The server ends it then, so that one which stays silent for longer has died
  * without notice (a lost FIN, a frozen proxy): bookmarks come only once a minute, too rare to tell.
  */
-const watchSeconds = 10
-const silenceMs = 12_000
+const watchSeconds = 8
+const silenceMs = 10_000
 /** A watch that ended sooner than this counts as a failed one, or a server that hangs up at once would be asked in a hot loop. */
 const shortLivedMs = 1_000
 const minBackoffMs = 200

@@ -76,8 +76,8 @@ export class SourceHost {
       intervalJitterPercentage: manager.flags.intervalJitterPercentage,
     })
     const upkeep = new SourceUpkeep({
-      kind: source.kind as Kind,
-      objects: objects as unknown as Informer<SourceObject>,
+      kind: source.kind,
+      objects,
       storage: this.storage,
       retentionTtlMs: this.#retentionTtlMs,
       isServed: (folder) => this.#isServed(source.kind, folder),

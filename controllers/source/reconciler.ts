@@ -18,6 +18,8 @@ import type { Fetched, Resolved, Source, SourceObject } from './source.ts'
 export const finalizer = 'finalizers.fluxcd.io'
 
 const defaultTimeout = '60s'
+/** However short the interval: one object must not keep upstream and the API server busy. */
+const minIntervalMs = 1_000
 
 export interface ReconcilerOptions<T extends SourceObject> {
   storage: Storage
@@ -198,7 +200,7 @@ export class SourceReconciler<T extends SourceObject, U> {
 
   #jitter(intervalMs: number): number {
     const share = this.#options.intervalJitterPercentage / 100
-    return Math.max(1, intervalMs * (1 - share + 2 * share * Math.random()))
+    return Math.max(minIntervalMs, intervalMs * (1 - share + 2 * share * Math.random()))
   }
 }
 

@@ -25,6 +25,7 @@ export interface SourceRun<T extends SourceObject> {
   namespace: string
   storage: string
   fetches(): number
+  resolves(): number
   create(name: string, spec?: Partial<T['spec']>): Promise<void>
   read(name: string): Promise<T>
   /** Asks for a pass and resolves with the object after it. */
@@ -46,8 +47,13 @@ export async function startSourceRun<T extends SourceObject, U>(
   const storage = await mkdtemp(join(tmpdir(), 'openflux-source-'))
   const { kind } = source
   let fetches = 0
+  let resolves = 0
   const counted: Source<T, U> = {
     ...source,
+    resolve: (...args) => {
+      resolves++
+      return source.resolve(...args)
+    },
     fetch: (...args) => {
       fetches++
       return source.fetch(...args)
@@ -65,6 +71,7 @@ export async function startSourceRun<T extends SourceObject, U>(
     namespace,
     storage,
     fetches: () => fetches,
+    resolves: () => resolves,
     read,
     async create(name, own = {}) {
       await client.create(

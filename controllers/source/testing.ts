@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { appendFile, readdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
 import { artifactFolder } from '../artifact/artifact.ts'
 import { ArtifactKind } from '../artifact/types.ts'
 import { getCondition } from '../runtime/conditions.ts'
@@ -156,6 +157,16 @@ export function describeSource<T extends SourceObject, U>(
       await eventually(async () => (await run.artifact('first'))?.spec?.url === wanted.spec?.url)
       await run.client.delete(ArtifactKind, key)
       await eventually(async () => (await run.artifact('first'))?.spec?.digest === wanted.spec?.digest)
+    })
+
+    it('asks upstream no more than about once a second, however short its interval', async () => {
+      const before = run.resolves()
+      await run.create('hasty', { interval: '0s' })
+      await run.ready('hasty')
+      await delay(2_500)
+      await run.client.delete(upstream.source.kind, { namespace: run.namespace, name: 'hasty' })
+      const asked = run.resolves() - before
+      assert.ok(asked >= 2 && asked <= 6, `${asked} times`)
     })
 
     it('does nothing while it is suspended, and goes on after', async () => {
