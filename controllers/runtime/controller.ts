@@ -114,7 +114,9 @@ export class Controller<T extends KubeObject = KubeObject> {
       const seconds = (performance.now() - startedAt) / 1000
       metrics.activeWorkers.dec({ controller: this.name })
       metrics.reconcileSeconds.observe({ controller: this.name }, seconds)
-      metrics.objectSeconds.observe({ kind: kind.kind, name, namespace }, seconds)
+      const labels = { kind: kind.kind, name, namespace }
+      if (this.informer.cache.get(key)) metrics.objectSeconds.observe(labels, seconds)
+      else metrics.objectSeconds.remove(labels) // or every object there ever was would stay in memory
     }
   }
 

@@ -67,12 +67,14 @@ describe('events on a real API server', () => {
 
   it('are dropped beyond a burst for one object, and not for another', async () => {
     const recorder = recorderFor()
+    for (let i = 0; i < 60; i++) recorder.emit(object, { severity: 'trace', reason: 'Quiet', message: `message ${i}` })
     for (let i = 0; i < 60; i++) recorder.emit(object, { severity: 'info', reason: 'Flood', message: `message ${i}` })
     const other = { ...object, metadata: { ...object.metadata, name: 'other', uid: crypto.randomUUID() } }
     recorder.emit(other, { severity: 'info', reason: 'Calm', message: 'once' })
     await recorder.flush()
     const events = await listed()
-    assert.equal(events.filter(({ reason }) => reason === 'Flood').length, 25)
+    assert.equal(events.filter(({ reason }) => reason === 'Quiet').length, 15)
+    assert.equal(events.filter(({ reason }) => reason === 'Flood').length, 10)
     assert.equal(events.filter(({ reason }) => reason === 'Calm').length, 1)
   })
 

@@ -40,6 +40,8 @@ export const EventKind: Kind<CoreEvent> = { group: '', version: 'v1', kind: 'Eve
 const aggregateMs = 10 * 60_000
 /** Events of one object in a burst, and how long one of them takes to come back: client-go's spam filter. */
 const burst = 25
+/** Of these, so many are kept from traces, so that an object that is polled often can still report a failure. */
+const traceReserve = 10
 const refillMs = 5 * 60_000
 const maxRemembered = 4096
 /** Waiting writes; further events are dropped, since they must never hold up or bloat the work they report on. */
@@ -75,7 +77,8 @@ export class KubeEventRecorder implements EventRecorder {
   emit(object: KubeObject, note: EventNote): void {
     const metadata = { ...note.metadata, ...eventAnnotations(object) }
     const snapshot = { apiVersion: object.apiVersion, kind: object.kind, metadata: object.metadata } as KubeObject
-    if (this.#take(object.metadata.uid ?? '')) this.#enqueue(() => this.#record(snapshot, note, metadata))
+    if (this.#take(object.metadata.uid ?? '', note.severity === 'trace' ? traceReserve : 0))
+      this.#enqueue(() => this.#record(snapshot, note, metadata))
     if (this.#address && note.severity !== 'trace') void this.#forward(snapshot, note, metadata)
   }
 
@@ -157,13 +160,15 @@ export class KubeEventRecorder implements EventRecorder {
     }
   }
 
-  #take(uid: string): boolean {
+  /** Takes one event from the object's allowance, unless that would leave less than `reserve`. */
+  #take(uid: string, reserve: number): boolean {
     const now = performance.now()
     const bucket = this.#tokens.get(uid) ?? { left: burst, at: now }
     const left = Math.min(burst, bucket.left + (now - bucket.at) / refillMs)
-    this.#tokens.set(uid, { left: left < 1 ? left : left - 1, at: now })
+    const enough = left >= 1 + reserve
+    this.#tokens.set(uid, { left: enough ? left - 1 : left, at: now })
     if (this.#tokens.size > maxRemembered) this.#tokens.delete(this.#tokens.keys().next().value!)
-    return left >= 1
+    return enough
   }
 
   /** The JSON body that Flux's notification-controller takes (flux pkg/apis/event/v1beta1). 429 means it has the event already. */

@@ -112,4 +112,27 @@ describe('leader election on a real API server', function () {
       await candidate.running
     }
   })
+
+  it('gives another candidate its turn when leading fails', async () => {
+    const failing = new LeaderElector({
+      ...times,
+      client,
+      log: makeLogger('error'),
+      lease: { namespace, name: 'test' },
+      identity: 'failing',
+    })
+    const stop = new AbortController()
+    let failures = 0
+    const running = failing.run(stop.signal, async () => {
+      failures++
+      throw new Error('cannot lead')
+    })
+    await eventually(() => failures > 1)
+    stop.abort()
+    await running
+    const heir = startCandidate('heir')
+    await eventually(() => heir.leads)
+    heir.stop.abort()
+    await heir.running
+  })
 })

@@ -74,7 +74,10 @@ export class LeaderElector {
     signal.addEventListener('abort', end, { once: true })
     leaderStatus.set({ name: lease.name }, 1)
     log.info({ lease: lease.name }, 'became leader')
-    const work = lead(term.signal).catch((err: unknown) => log.error({ error: err }, 'leading failed'))
+    const work = lead(term.signal).catch((err: unknown) => {
+      log.error({ error: err }, 'leading failed')
+      end() // a leader that does nothing must not keep the others from it
+    })
     try {
       await this.#renewUntilLost(term.signal)
     } finally {
@@ -82,8 +85,9 @@ export class LeaderElector {
       signal.removeEventListener('abort', end)
       leaderStatus.set({ name: lease.name }, 0)
       await work
-      if (signal.aborted) await this.#release()
-      else log.error({ lease: lease.name }, 'lost leadership')
+      if (!signal.aborted) log.error({ lease: lease.name }, 'lost leadership')
+      await this.#release()
+      await sleep(this.#options.retryPeriodMs, signal)
     }
   }
 

@@ -52,7 +52,10 @@ export class SourceReconciler<T extends SourceObject, U> {
 
   async reconcile(key: ObjectKey, ctx: Context): Promise<Result> {
     const cached = this.#options.objects.cache.get(`${key.namespace}/${key.name}`)
-    if (!cached) return {}
+    if (!cached) {
+      this.#wanted.delete(`${key.namespace}/${key.name}`)
+      return {}
+    }
     const writer: Writer<T> = { client: ctx.client, kind: this.source.kind, informer: this.#options.objects }
     // Items of a list carry neither; events and owner references need both.
     const read: T = {

@@ -79,7 +79,9 @@ export class SourceUpkeep {
     const verify = async (): Promise<void> => {
       for (const object of next) {
         if (term.aborted) return
-        if ((await this.#options.storage.check(object.status!.artifact!)) !== 'intact') broken.push(keyOf(object))
+        // A status may hold anything: what cannot even be checked is that object's own affair.
+        const state = await this.#options.storage.check(object.status!.artifact!).catch(() => 'damaged')
+        if (state !== 'intact') broken.push(keyOf(object))
       }
     }
     await Promise.all(Array.from({ length: verifyConcurrency }, verify))
