@@ -11,9 +11,15 @@ export interface Stage {
   discard(): Promise<void>
 }
 
+/** The same for all targets: a name that held the target's could be longer than file systems take. */
+const stagePrefix = '.openflux-'
+/** As old as no stage gets that is in use. */
+const abandonedAfterMs = 24 * 60 * 60_000
+
 /**
- * Opens a stage for `target`, which must not exist or be an empty folder unless `replace` is set; links are refused. The stage lies beside the target and
- * is renamed. Where that cannot be (a mount point, a parent that is read-only) it lies within and its content is moved up, which is not atomic.
+ * Opens a stage for `target`, which must not exist or be an empty folder unless `replace` is set; links are refused. The stage is the folder
+ * `.openflux-XXXXXX` beside the target, from where it is renamed; folders of such a name that are older than a day are removed. Where it cannot be there
+ * (a mount point, a parent that is read-only) it lies within the target and its content is moved up, which is not atomic.
  */
 export async function openStage(target: string, replace: boolean): Promise<Stage> {
   const folder = resolve(target)
@@ -27,8 +33,13 @@ export async function openStage(target: string, replace: boolean): Promise<Stage
 }
 
 async function stageBeside(folder: string, exists: boolean): Promise<Stage> {
-  const path = await mkdtemp(join(dirname(folder), `.${basename(folder)}.`))
-  const old = `${path}.old`
+  const parent = dirname(folder)
+  await removeAbandoned(parent)
+  const stage = await mkdtemp(join(parent, stagePrefix))
+  const path = join(stage, 'new')
+  // Within the stage, not beside it: a folder that is moved keeps its age, and would look abandoned to others.
+  const old = join(stage, 'old')
+  await mkdir(path, { mode: 0o700 })
   return {
     path,
     async commit() {
@@ -42,10 +53,19 @@ async function stageBeside(folder: string, exists: boolean): Promise<Stage> {
         throw err
       }
     },
-    async discard() {
-      await rm(path, { recursive: true, force: true })
-      await rm(old, { recursive: true, force: true })
-    },
+    discard: () => rm(stage, { recursive: true, force: true }),
+  }
+}
+
+/** Removes the stages of processes that were killed. */
+async function removeAbandoned(parent: string): Promise<void> {
+  const entries = await readdir(parent, { withFileTypes: true }).catch(() => []) // may be writable, but not readable
+  for (const entry of entries) {
+    if (!entry.isDirectory() || !/^\.openflux-\w{6}$/.test(entry.name)) continue
+    const path = join(parent, entry.name)
+    const { mtimeMs = Infinity } = (await lstat(path).catch(absent)) ?? {}
+    if (Date.now() - mtimeMs < abandonedAfterMs) continue
+    await rm(path, { recursive: true, force: true }).catch(() => undefined) // another user's: in nobody's way
   }
 }
 
