@@ -99,7 +99,7 @@ describe('leader election on a real API server', function () {
     const candidate = startCandidate('cut-off', own)
     try {
       await eventually(() => candidate.leads)
-      own.get = () => Promise.reject(new Error('connection refused'))
+      own.get = own.replace = () => Promise.reject(new Error('connection refused'))
       await eventually(() => !candidate.leads)
       assert.equal((await readLease()).spec?.holderIdentity, 'cut-off')
       const heir = startCandidate('heir')
