@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto'
 import type { Client } from '../runtime/client.ts'
 import type { Informer, InformerOptions } from '../runtime/informer.ts'
-import { apiVersionOf, type Kind, type KubeObject } from '../runtime/kind.ts'
-import { equal } from '../runtime/merge-patch.ts'
+import { apiVersionOf, type Kind, type KubeObject, objectKeyOf } from '../runtime/kind.ts'
+import { equal, mergePatch } from '../runtime/merge-patch.ts'
 import { controllerReference, ownerKeys, referenceKey } from '../runtime/owners.ts'
 import type { StoredArtifact } from './stored.ts'
 import { type Artifact, ArtifactKind } from './types.ts'
@@ -95,7 +95,7 @@ export function isCurrent(artifact: Artifact | undefined, source: KubeObject, se
  * Creates or updates the Artifact of a source, with its owner reference in the same call. `known` is what was read before: the write is refused
  * with 409 when the Artifact has changed since, so that a leader that has lost its lease unnoticed cannot undo what its successor wrote.
  */
-export function applyArtifact(
+export async function applyArtifact(
   client: Client,
   kind: Kind,
   source: KubeObject,
@@ -103,21 +103,25 @@ export function applyArtifact(
   known: Artifact | undefined,
   signal: AbortSignal,
 ): Promise<Artifact> {
-  const { namespace = '' } = source.metadata
-  return client.apply<Artifact>(
-    ArtifactKind,
-    {
-      apiVersion: apiVersionOf(ArtifactKind),
-      kind: ArtifactKind.kind,
-      metadata: {
-        name: artifactName(kind, source),
-        namespace,
-        ownerReferences: [controllerReference(kind, source)],
-        ...(known?.metadata.resourceVersion && { resourceVersion: known.metadata.resourceVersion }),
-      },
-      spec: specOf(served),
+  const wanted: Artifact = {
+    apiVersion: apiVersionOf(ArtifactKind),
+    kind: ArtifactKind.kind,
+    metadata: {
+      name: artifactName(kind, source),
+      namespace: source.metadata.namespace ?? '',
+      ownerReferences: [controllerReference(kind, source)],
+      ...(known?.metadata.resourceVersion && { resourceVersion: known.metadata.resourceVersion }),
     },
-    signal,
+    spec: specOf(served),
+  }
+  const applied = await client.apply(ArtifactKind, wanted, signal)
+  if (isCurrent(applied, source, served)) return applied
+  // Somebody else has added fields that are not ours to apply; the spec is ours as a whole.
+  return client.patch(
+    ArtifactKind,
+    objectKeyOf(applied),
+    { spec: mergePatch(applied.spec, wanted.spec) ?? {} },
+    { signal },
   )
 }
 

@@ -1,10 +1,10 @@
 import { type Dispatcher, request } from 'undici'
-import { ReconcileError } from './errors.ts'
+import { messageOf, ReconcileError } from './errors.ts'
 import { apiPath, type Kind, type KubeObject, type ObjectKey } from './kind.ts'
 import type { CredentialSource, Credentials } from './kube-config.ts'
 import { apiRequests } from './metrics.ts'
 
-/** The API server refused. `reason` is that of its `Status` (`NotFound`, `Conflict`, `Forbidden`, …). */
+/** The API server refused. `reason` is that of its `Status` (`NotFound`, `Conflict`, `Forbidden`, …). `status` is 0 where it could not be reached. */
 export class ApiError extends ReconcileError {
   readonly status: number
   constructor(status: number, reason: string, message: string, retryAfterMs?: number) {
@@ -170,10 +170,18 @@ export class Client {
 
   async #send(method: Method, path: string, options: SendOptions): Promise<Dispatcher.ResponseData> {
     const credentials = await this.#credentials()
-    let response = await this.#sendOnce(credentials, method, path, options)
+    const send = async (by: Credentials) => {
+      try {
+        return await this.#sendOnce(by, method, path, options)
+      } catch (err) {
+        if (options.signal?.aborted) throw err
+        throw new ApiError(0, 'ApiServerUnavailable', `${method} ${path}: ${messageOf(err)}`)
+      }
+    }
+    let response = await send(credentials)
     if (response.statusCode === 401) {
       await response.body.dump()
-      response = await this.#sendOnce(await this.#credentials(true), method, path, options)
+      response = await send(await this.#credentials(true))
     }
     apiRequests.inc({ method, code: response.statusCode, host: credentials.server.replace(/^https?:\/\//, '') })
     if (response.statusCode >= 400) throw await apiErrorOf(response, method, path)

@@ -59,6 +59,11 @@ export class Controller<T extends KubeObject = KubeObject> {
     this.#queue?.add(key)
   }
 
+  /** As `enqueue`, but does not cut short the wait after a failure. */
+  enqueueUnlessFailing(key: string): void {
+    this.#queue?.addUnlessFailing(key)
+  }
+
   /** Works until `signal` aborts and the passes under way have ended: one term of leadership. The keys in `first` come before all others. */
   async run(signal: AbortSignal, first: Iterable<string> = []): Promise<void> {
     const queue = new WorkQueue(this.#options.backoff)

@@ -1,5 +1,5 @@
 import type { Client, Selection } from './client.ts'
-import { isStatus } from './client.ts'
+import { ApiError, isStatus } from './client.ts'
 import { Indexer, type IndexFunction } from './indexer.ts'
 import { keyOf, type Kind, type KubeObject } from './kind.ts'
 import type { Logger } from './log.ts'
@@ -40,6 +40,8 @@ export class Informer<T extends KubeObject> {
   readonly #transform: (object: T) => T
   readonly #handlers: Set<(change: Change<T>) => void> = new Set()
   readonly #synced = Promise.withResolvers<void>()
+  /** Keys that `put` has written since the last list began, which may be older than that. */
+  readonly #puts: Set<string> = new Set()
   #isSynced = false
 
   constructor(client: Client, log: Logger, kind: Kind<T>, options: InformerOptions<T> = {}) {
@@ -70,7 +72,9 @@ export class Informer<T extends KubeObject> {
   /** Takes in the answer to one's own write, so that the next pass does not read what was there before it. */
   put(object: T): void {
     const cached = this.cache.get(keyOf(object))
-    if (cached && cached.metadata.uid === object.metadata.uid) this.#store(object)
+    if (cached?.metadata.uid !== object.metadata.uid) return
+    this.#puts.add(keyOf(object))
+    this.#store(object)
   }
 
   /** Follows the server until `signal` aborts. Never throws. */
@@ -102,6 +106,7 @@ export class Informer<T extends KubeObject> {
     const objects: T[] = []
     let next: string | undefined
     let resourceVersion = ''
+    this.#puts.clear()
     do {
       const page = await this.#client.page(this.kind, this.#selection, next, signal)
       for (const object of page.items) {
@@ -112,7 +117,7 @@ export class Informer<T extends KubeObject> {
       next = page.next
     } while (next)
     // Only a complete list may remove anything.
-    for (const object of objects) this.#store(object)
+    for (const object of objects) this.#store(object, !this.#puts.has(keyOf(object)))
     for (const key of this.cache.keys()) if (!seen.has(key)) this.#remove(key)
     this.#isSynced = true
     this.#synced.resolve()
@@ -139,11 +144,13 @@ export class Informer<T extends KubeObject> {
     return object.metadata.resourceVersion!
   }
 
-  #store(incoming: T): void {
+  /** `isTruth`: a list is right even where its versions are lower, as they are after etcd was restored from a backup. */
+  #store(incoming: T, isTruth = false): void {
     const key = keyOf(incoming)
     const previous = this.cache.get(key)
     const sameObject = previous?.metadata.uid === incoming.metadata.uid
-    if (previous && sameObject && !isNewer(incoming, previous)) return
+    const sameVersion = previous?.metadata.resourceVersion === incoming.metadata.resourceVersion
+    if (previous && sameObject && (isTruth ? sameVersion : !isNewer(incoming, previous))) return
     if (previous && !sameObject) this.#remove(key)
     delete (incoming.metadata as { managedFields?: unknown }).managedFields
     const object = this.#transform(incoming)
@@ -177,9 +184,8 @@ function isNewer(incoming: KubeObject, cached: KubeObject): boolean {
 
 function causeOf(err: unknown): 'silent' | 'relist' | 'error' {
   if (err instanceof Error && err.name === 'SilentWatchError') return 'silent'
-  const refused =
-    err instanceof Error && 'status' in err && !isStatus(err, 401) && !isStatus(err, 429) && !isStatus(err, 503)
-  return refused ? 'relist' : 'error'
+  const passing = [0, 401, 429, 503].some((status) => isStatus(err, status))
+  return err instanceof ApiError && !passing ? 'relist' : 'error'
 }
 
 function backoffMs(failures: number): number {

@@ -80,6 +80,11 @@ export function keyOf(obj: KubeObject): string {
   return `${obj.metadata.namespace ?? ''}/${obj.metadata.name}`
 }
 
+/** The name of an object within its kind. */
+export function objectKeyOf(obj: KubeObject): ObjectKey {
+  return { namespace: obj.metadata.namespace ?? '', name: obj.metadata.name }
+}
+
 /** The parts of a `namespace/name` string. */
 export function parseKey(key: string): ObjectKey {
   const slash = key.indexOf('/')

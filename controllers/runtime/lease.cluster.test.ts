@@ -99,7 +99,9 @@ describe('leader election on a real API server', function () {
     const candidate = startCandidate('cut-off', own)
     try {
       await eventually(() => candidate.leads)
-      own.get = own.replace = () => Promise.reject(new Error('connection refused'))
+      const refuse = () => Promise.reject(new Error('connection refused'))
+      own.get = refuse
+      own.replace = refuse
       await eventually(() => !candidate.leads)
       assert.equal((await readLease()).spec?.holderIdentity, 'cut-off')
       const heir = startCandidate('heir')

@@ -119,7 +119,7 @@ export class LeaderElector {
       if (!signal.aborted)
         log.error(
           { lease: key.name, error: messageOf(err) },
-          err instanceof ApiError ? 'lease refused' : 'lease not reachable',
+          err instanceof ApiError && err.status ? 'lease refused' : 'lease not reachable',
         )
       return false
     }

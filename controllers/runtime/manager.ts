@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises'
 import { Client, type Selection } from './client.ts'
 import { Controller, type Reconcile } from './controller.ts'
 import { messageOf } from './errors.ts'
@@ -11,6 +12,9 @@ import { leaseName } from './lease-name.ts'
 import { type Logger, makeLogger } from './log.ts'
 import { aborted } from './sleep.ts'
 import { type Check, type Listening, serveMetrics, serveProbes } from './probes.ts'
+
+/** How long the end of a process waits for its last events, in ms. */
+const flushMs = 3_000
 
 /** One controller as the manager runs it: leased, started and stopped with the process. */
 export interface Unit<T extends KubeObject = KubeObject> {
@@ -126,7 +130,8 @@ export class Manager {
       } finally {
         stop.abort()
         await Promise.allSettled([...tasks, ...units, ...informers])
-        await Promise.all(this.#recorders.map((recorder) => recorder.flush()))
+        // Events are of use to people only: a silent API server must not hold up the end.
+        await Promise.race([Promise.all(this.#recorders.map((recorder) => recorder.flush())), delay(flushMs)])
       }
     } finally {
       signal.removeEventListener('abort', end)
@@ -196,4 +201,6 @@ export async function runUntilSignal(log: Logger, run: (signal: AbortSignal) => 
     log.error({ error: messageOf(err) }, 'ended')
     process.exitCode = 1
   }
+  // What a start that failed half-way has left open (a listening socket, say) must not keep the process alive.
+  process.exit()
 }

@@ -1,6 +1,6 @@
 import { type Client, isStatus } from './client.ts'
 import type { Informer } from './informer.ts'
-import { type ConditionedObject, type Kind, keyOf, type KubeObject, type ObjectKey } from './kind.ts'
+import { type ConditionedObject, type Kind, keyOf, type KubeObject, objectKeyOf } from './kind.ts'
 import { mergePatch } from './merge-patch.ts'
 
 /** Where an object is written to, and whose cache takes in the answer. */
@@ -25,7 +25,7 @@ export async function patchStatus<T extends ConditionedObject>(
 ): Promise<void> {
   const status = mergePatch(before.status ?? {}, after.status ?? {})
   if (status === undefined) return
-  const key = objectKey(after)
+  const key = objectKeyOf(after)
   let present = writer.informer.cache.get(keyOf(after)) ?? after
   for (let conflicts = 0; ; conflicts++) {
     if (present.metadata.uid !== after.metadata.uid) return
@@ -55,11 +55,7 @@ export async function setFinalizer<T extends KubeObject>(
   const others = (object.metadata.finalizers ?? []).filter((name) => name !== finalizer)
   const finalizers = present ? [...others, finalizer] : others
   const metadata = { uid: object.metadata.uid, resourceVersion: object.metadata.resourceVersion, finalizers }
-  const written = await writer.client.patch<T>(writer.kind, objectKey(object), { metadata }, { signal })
+  const written = await writer.client.patch<T>(writer.kind, objectKeyOf(object), { metadata }, { signal })
   writer.informer.put(written)
   return written
-}
-
-function objectKey(object: KubeObject): ObjectKey {
-  return { namespace: object.metadata.namespace ?? '', name: object.metadata.name }
 }

@@ -72,6 +72,18 @@ describe('work queue', () => {
     assert.deepEqual(waits, [10, 20, 40, 40, 10, 1000])
   })
 
+  it('does not let anybody who asks cut short a backoff, but a change may', async () => {
+    const queue = new WorkQueue({ minMs: 60_000, maxMs: 60_000 })
+    queue.addFailed('a')
+    queue.addUnlessFailing('a')
+    queue.addUnlessFailing('b')
+    assert.equal(await queue.take(), 'b')
+    assert.equal(queue.depth, 0)
+    queue.add('a')
+    assert.equal(await queue.take(), 'a')
+    queue.close()
+  })
+
   it('ends every wait when it is closed, and takes nothing in any more', async () => {
     const queue = new WorkQueue(backoff)
     const waits = [queue.take(), queue.take()]

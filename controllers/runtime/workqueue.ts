@@ -48,6 +48,12 @@ export class WorkQueue {
     waiter(key)
   }
 
+  /** Adds a key now unless it waits out a backoff: for what may be asked for again and again while it cannot succeed. */
+  addUnlessFailing(key: string): void {
+    if (this.#failures.has(key) && this.#timers.has(key)) return
+    this.add(key)
+  }
+
   /** Adds a key after `delayMs`. Of several delays for one key the earliest counts. */
   addAfter(key: string, delayMs: number): void {
     if (this.#closed) return

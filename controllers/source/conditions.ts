@@ -11,6 +11,7 @@ import {
   ReconcilingCondition,
   StalledCondition,
 } from '../runtime/conditions.ts'
+import { ApiError } from '../runtime/client.ts'
 import { messageOf, ReconcileError, StalledError } from '../runtime/errors.ts'
 import type { SourceObject } from './source.ts'
 
@@ -69,13 +70,20 @@ export function markStored(obj: SourceObject, revision: string): void {
   markTrue(obj, ReadyCondition, Reason.Succeeded, message)
 }
 
+/** The signature was checked (`message` says which), or none is asked for. */
+export function markVerified(obj: SourceObject, message: string | undefined): void {
+  if (message === undefined) deleteCondition(obj, SourceVerified)
+  else markTrue(obj, SourceVerified, Reason.Succeeded, message)
+}
+
 /** The outcome of a pass that threw. What is stored stays and is served. */
 export function markFailed(obj: SourceObject, err: unknown): { reason: string; message: string } {
   const reason = err instanceof ReconcileError ? err.reason : Reason.Failed
   const message = messageOf(err)
   const type = storageReasons.has(reason) ? StorageOperationFailed : FetchFailed
   deleteCondition(obj, ...failures.filter((other) => other !== type))
-  if (reason === 'VerificationError') markFalse(obj, SourceVerified, reason, message)
+  if (err instanceof ApiError) deleteCondition(obj, ...failures)
+  else if (reason === 'VerificationError') markFalse(obj, SourceVerified, reason, message)
   else markTrue(obj, type, reason, message)
   markFalse(obj, ReadyCondition, reason, message)
   if (err instanceof StalledError) markStalled(obj, reason, message)

@@ -1,6 +1,6 @@
 import { artifactInformerOptions, artifactName, kindFolder } from '../artifact/artifact.ts'
 import { makeFileServer } from '../artifact/server/server.ts'
-import { openStorage, type Storage } from '../artifact/storage/storage.ts'
+import { type HistoryQuery, openStorage, type Storage } from '../artifact/storage/storage.ts'
 import { type Artifact, ArtifactKind } from '../artifact/types.ts'
 import type { Informer } from '../runtime/informer.ts'
 import { groupOf, type Kind } from '../runtime/kind.ts'
@@ -48,7 +48,11 @@ export class SourceHost {
     const host = new SourceHost(manager, storage, flags.artifactRetentionTtl)
     const server = makeFileServer({
       storage,
-      state: { ready: () => host.#unready() === undefined, expects: (path) => host.#expects(path) },
+      state: {
+        ready: () => host.#unready() === undefined,
+        expects: (path) => host.#expects(path),
+        current: (folder, query) => host.#current(folder, query),
+      },
       onDamage: (path) => host.#onDamage(path),
       log: manager.log,
     })
@@ -95,12 +99,15 @@ export class SourceHost {
     })
     upkeep.attach(controller, elector)
     this.#upkeeps.set(kindFolder(source.kind), upkeep)
-    this.artifacts.onChange(({ type, object }) => {
-      const owner = object.metadata.ownerReferences?.find(
+    this.artifacts.onChange((change) => {
+      if (change.type === 'added') return
+      // Somebody may have taken the owner away: the object before tells whose it was.
+      const { metadata } = change.type === 'updated' ? change.previous : change.object
+      const owner = metadata.ownerReferences?.find(
         (reference) => reference.kind === source.kind.kind && groupOf(reference.apiVersion) === source.kind.group,
       )
-      const key = `${object.metadata.namespace}/${owner?.name}`
-      if (type !== 'added' && owner && reconciler.isDisturbed(key)) controller.enqueue(key)
+      const key = `${metadata.namespace}/${owner?.name}`
+      if (owner && reconciler.isDisturbed(key)) controller.enqueueUnlessFailing(key)
     })
   }
 
@@ -116,6 +123,20 @@ export class SourceHost {
   #expects(path: string): boolean {
     const upkeep = this.#upkeeps.get(path.split('/')[0]!)
     return Boolean(upkeep && this.#artifactAt(upkeep.kind, path)?.spec?.url === `${this.#baseUrl}/${path}`)
+  }
+
+  /** The path of the current file of a folder if it is what `query` asks for, by what the live Artifact says. */
+  #current(folder: string, query: HistoryQuery): string | undefined {
+    const upkeep = this.#upkeeps.get(folder.split('/')[0]!)
+    const spec = upkeep && this.#artifactAt(upkeep.kind, folder)?.spec
+    if (!spec?.url.startsWith(`${this.#baseUrl}/${folder}/`)) return undefined
+    const path = spec.url.slice(this.#baseUrl.length + 1)
+    if (query === 'latest') return path
+    const meant =
+      ('revision' in query && query.revision === spec.revision) ||
+      ('digest' in query && query.digest === spec.digest) ||
+      ('time' in query && query.time.getTime() >= Date.parse(spec.lastUpdateTime))
+    return meant ? path : undefined
   }
 
   #isServed(kind: Kind, folder: string): boolean {

@@ -1,6 +1,7 @@
 import { type Context } from '../runtime/context.ts'
 import { requestedAtAnnotation } from '../runtime/controller.ts'
-import { ReconcileError, StalledError } from '../runtime/errors.ts'
+import { ApiError, isStatus } from '../runtime/client.ts'
+import { messageOf, StalledError, WaitingError } from '../runtime/errors.ts'
 import { patchStatus, type Writer } from '../runtime/status.ts'
 import { hasFailed, markFailed } from './conditions.ts'
 import type { SourceObject } from './source.ts'
@@ -22,10 +23,14 @@ export class OutcomeWriter<T extends SourceObject> {
     this.#ctx = ctx
     this.#shown = before
     this.#timer = setTimeout(() => {
-      this.#progress = this.#show(structuredClone(obj))
+      this.#progress = this.#show(structuredClone(obj)).catch((err: unknown) => {
+        // Only a glimpse: the outcome is written whatever became of this.
+        ctx.log.debug({ error: messageOf(err) }, 'progress not written')
+      })
     }, showProgressAfterMs)
   }
 
+  /** Throws when the API server does not take it: the pass has failed then, or nobody would try again before the interval is over. */
   async write(obj: T): Promise<void> {
     clearTimeout(this.#timer)
     await this.#progress
@@ -36,13 +41,8 @@ export class OutcomeWriter<T extends SourceObject> {
   }
 
   async #show(obj: T): Promise<void> {
-    try {
-      await patchStatus(this.#writer, this.#shown, obj, this.#ctx.signal)
-      this.#shown = obj
-    } catch (err) {
-      // It must not take the place of the pass's own error; the next pass writes the same again.
-      if (!this.#ctx.signal.aborted) this.#ctx.log.error({ error: err }, 'status not written')
-    }
+    await patchStatus(this.#writer, this.#shown, obj, this.#ctx.signal)
+    this.#shown = obj
   }
 }
 
@@ -89,10 +89,12 @@ export function tellUnchanged(
 /** Puts a failure into conditions and an event; the work queue decides on the retry. */
 export function tellFailure(obj: SourceObject, err: unknown, ctx: Context): void {
   // A conflict says that somebody else wrote meanwhile, nothing about the source.
-  if (err instanceof ReconcileError && err.reason === 'Conflict') return
+  if (isStatus(err, 409)) return
   const { reason, message } = markFailed(obj, err)
   if (err instanceof StalledError) observe(obj)
-  ctx.events.emit(obj, { severity: 'error', reason, message })
+  // What is waited for is no news for people; trouble with the API server is none about this source.
+  const quiet = err instanceof WaitingError || err instanceof ApiError
+  ctx.events.emit(obj, { severity: quiet ? 'trace' : 'error', reason, message })
 }
 
 /** What Flux's alerts and dashboards read from an event. */

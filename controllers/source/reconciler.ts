@@ -5,12 +5,13 @@ import { type Artifact, ArtifactKind } from '../artifact/types.ts'
 import type { Context } from '../runtime/context.ts'
 import type { Result } from '../runtime/controller.ts'
 import { durationOf } from '../runtime/duration.ts'
+import { messageOf } from '../runtime/errors.ts'
 import type { Informer } from '../runtime/informer.ts'
 import { apiVersionOf, type ObjectKey } from '../runtime/kind.ts'
 import { equal } from '../runtime/merge-patch.ts'
 import { setFinalizer, type Writer } from '../runtime/status.ts'
 import { withTimeout } from '../runtime/timeout.ts'
-import { markBuilding, markNewGeneration, markOutdated, markStored } from './conditions.ts'
+import { markBuilding, markNewGeneration, markOutdated, markStored, markVerified } from './conditions.ts'
 import { observe, OutcomeWriter, tellFailure, tellStored, tellUnchanged } from './outcome.ts'
 import type { Fetched, Resolved, Source, SourceObject } from './source.ts'
 
@@ -100,65 +101,82 @@ export class SourceReconciler<T extends SourceObject, U> {
 
   /** stored? -> resolve -> unchanged? -> fetch -> verify -> store -> Artifact -> status -> garbage collection */
   async #reconcileArtifact(before: T, obj: T, ctx: Context): Promise<void> {
-    const intact = await this.#checkStored(obj, ctx)
+    const stored = await this.#checkStored(obj, ctx)
     // Whatever upstream says next: what is stored can be found, also after a change of the address it is served at.
-    if (intact) await this.#publish(obj, obj.status!.artifact!, ctx)
+    if (stored) await this.#publish(obj, stored, ctx)
     const resolved = await this.source.resolve(obj, ctx)
-    const current = obj.status?.artifact
-    if (intact && current && current.revision === resolved.revision && this.#observedAsBefore(obj)) {
+    if (stored?.revision === resolved.revision && this.#observedAsBefore(obj)) {
       markStored(obj, resolved.revision)
       tellUnchanged(before, obj, this.source.unchanged?.(resolved.revision) ?? upToDate(resolved.revision), ctx)
-      return
+    } else {
+      if (obj.status?.artifact?.revision !== resolved.revision) markOutdated(obj, resolved.revision)
+      const { artifact, fetched, verified } = await this.#store(obj, resolved, ctx)
+      await this.#publish(obj, artifact, ctx)
+      obj.status = { ...obj.status, ...this.#observed(obj) }
+      markVerified(obj, verified)
+      markStored(obj, resolved.revision)
+      tellStored(before, obj, fetched.summary ?? `revision '${resolved.revision}'`, ctx)
     }
-    if (current?.revision !== resolved.revision) markOutdated(obj, resolved.revision)
-    const { stored, fetched } = await this.#store(obj, resolved, ctx)
-    await this.#publish(obj, stored, ctx)
-    obj.status = { ...obj.status, ...this.#observed(obj) }
-    markStored(obj, resolved.revision)
-    tellStored(before, obj, fetched.summary ?? `revision '${resolved.revision}'`, ctx)
-    await this.#options.storage.collectGarbage(artifactFolder(this.source.kind, obj), stored.path)
+    await this.#collectGarbage(obj, ctx)
   }
 
-  /** Whether the stored file is there and is what the status says. */
-  async #checkStored(obj: T, ctx: Context): Promise<boolean> {
-    const current = obj.status?.artifact
-    if (!current) {
+  /** Old files are no part of the outcome: what cannot be removed now will be the next time. */
+  async #collectGarbage(obj: T, ctx: Context): Promise<void> {
+    const { storage } = this.#options
+    try {
+      await storage.collectGarbage(artifactFolder(this.source.kind, obj), obj.status?.artifact?.path)
+    } catch (err) {
+      ctx.log.error({ error: messageOf(err) }, 'garbage collection failed')
+    }
+  }
+
+  /** The artifact that the status names, by the storage's own record, if it is there and right; else why it must be built goes into the conditions. */
+  async #checkStored(obj: T, ctx: Context): Promise<StoredArtifact | undefined> {
+    const named = obj.status?.artifact
+    if (!named) {
       markBuilding(obj, '')
-      return false
+      return undefined
     }
-    const state = isOurs(current, artifactFolder(this.source.kind, obj))
-      ? await this.#options.storage.check(current)
-      : 'missing'
-    if (state === 'intact') return true
-    if (state === 'missing') {
-      ctx.log.info({ path: current.path }, 'artifact disappeared from storage')
-      markBuilding(obj, 'disappeared from storage')
-      return false
+    const { storage } = this.#options
+    const folder = artifactFolder(this.source.kind, obj)
+    const state = isIn(folder, named.path) ? await storage.check(named) : 'missing'
+    if (state === 'damaged') {
+      const message = `failed to verify integrity of artifact: computed digest doesn't match '${named.digest}'`
+      ctx.events.emit(obj, { severity: 'error', reason: 'ArtifactVerificationFailed', message })
+      ctx.log.error({ path: named.path }, message)
+      await storage.discard(named.path)
     }
-    const message = `failed to verify integrity of artifact: computed digest doesn't match '${current.digest}'`
-    ctx.events.emit(obj, { severity: 'error', reason: 'ArtifactVerificationFailed', message })
-    ctx.log.error({ path: current.path }, message)
-    await this.#options.storage.discard(current.path)
+    // A status can be written by hand, and a pass can end between storing and publishing: only the current entry of the record counts.
+    const current = state === 'intact' ? await storage.find(folder, 'latest') : undefined
+    if (current?.path === named.path && current.digest === named.digest && current.revision === named.revision)
+      return current
+    ctx.log.info({ path: named.path, state }, 'artifact must be built anew')
     markBuilding(obj, 'disappeared from storage')
-    return false
+    return undefined
   }
 
-  async #store(obj: T, resolved: Resolved<U>, ctx: Context): Promise<{ stored: StoredArtifact; fetched: Fetched }> {
+  async #store(
+    obj: T,
+    resolved: Resolved<U>,
+    ctx: Context,
+  ): Promise<{ artifact: StoredArtifact; fetched: Fetched; verified: string | undefined }> {
+    const { storage } = this.#options
     const fetched = await this.source.fetch(obj, resolved, ctx)
     try {
-      await this.source.verify?.(obj, resolved, ctx)
-      const { artifact } = await this.#options.storage.store(
+      const verified = await this.source.verify?.(obj, resolved, ctx)
+      const { artifact } = await storage.store(
         artifactFolder(this.source.kind, obj),
         resolved.revision,
         fetched.entries,
         {
           fileName: fileNameOf(resolved.revision),
+          named: obj.status?.artifact,
           ignore: obj.spec.ignore,
           metadata: fetched.metadata,
           signal: ctx.signal,
         },
       )
-      return { stored: artifact, fetched }
+      return { artifact, fetched, verified }
     } finally {
       await fetched.close?.()
     }
@@ -212,8 +230,8 @@ function upToDate(revision: string): { reason: string; message: string } {
 }
 
 /** A status written by hand, or by another tool, must not make us read or delete files of other objects. */
-function isOurs(artifact: Pick<StoredArtifact, 'path'>, folder: string): boolean {
-  return artifact.path.startsWith(`${folder}/`) && !artifact.path.slice(folder.length + 1).includes('/')
+function isIn(folder: string, path: string): boolean {
+  return path.startsWith(`${folder}/`) && !path.slice(folder.length + 1).includes('/')
 }
 
 /** The hash of a revision names its file; whatever could not stand in a file name is left out. */

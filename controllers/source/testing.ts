@@ -155,8 +155,30 @@ export function describeSource<T extends SourceObject, U>(
       const key = { namespace: run.namespace, name: wanted.metadata.name }
       await run.client.patch(ArtifactKind, key, { spec: { url: 'http://elsewhere.example/x.tar.gz' } })
       await eventually(async () => (await run.artifact('first'))?.spec?.url === wanted.spec?.url)
+      await run.client.patch(ArtifactKind, key, {
+        metadata: { ownerReferences: null },
+        spec: { metadata: { not: 'ours' } },
+      })
+      await eventually(async () => {
+        const artifact = await run.artifact('first')
+        return artifact?.metadata.ownerReferences?.length === 1 && !artifact.spec?.metadata?.not
+      })
       await run.client.delete(ArtifactKind, key)
       await eventually(async () => (await run.artifact('first'))?.spec?.digest === wanted.spec?.digest)
+    })
+
+    it('believes its own record, not what somebody has written into the status', async () => {
+      const { status } = await run.ready('first')
+      const forged = { ...status.artifact, revision: 'main@sha1:0000000000000000000000000000000000000000', size: 1 }
+      await run.client.patch(
+        upstream.source.kind,
+        { namespace: run.namespace, name: 'first' },
+        { status: { artifact: forged } },
+        { subresource: 'status' },
+      )
+      const object = await run.poke('first')
+      assert.equal(object.status?.artifact?.revision, status.artifact.revision)
+      assert.equal((await run.artifact('first'))?.spec?.size, status.artifact.size)
     })
 
     it('asks upstream no more than about once a second, however short its interval', async () => {

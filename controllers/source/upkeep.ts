@@ -28,7 +28,7 @@ export interface UpkeepOptions {
 }
 
 /** What upkeep needs of its controller. */
-type Queue = Pick<Controller, 'enqueue' | 'onPass'>
+type Queue = Pick<Controller, 'enqueueUnlessFailing' | 'onPass'>
 
 /** Looks after the stored files of one kind: all of them before it is Ready, orphans while it leads. */
 export class SourceUpkeep {
@@ -54,9 +54,9 @@ export class SourceUpkeep {
     return this.#elector ? this.#elector.leading : true
   }
 
-  /** Asks for a pass over one object. */
+  /** Asks for a pass over one object. Whoever downloads in a loop must not make us ask upstream in a loop. */
   request(key: string): void {
-    this.#controller?.enqueue(key)
+    this.#controller?.enqueueUnlessFailing(key)
   }
 
   /** What is missing before requests may be answered with 404; undefined when nothing is. */

@@ -39,7 +39,7 @@ describe('listening', function () {
     await using f = await makeServer()
     const other = makeFileServer({
       storage: f.storage,
-      state: { ready: () => true, expects: () => false },
+      state: { ready: () => true, expects: () => false, current: () => undefined },
       onDamage: () => {},
       log: pino({ level: 'silent' }),
     })

@@ -225,6 +225,26 @@ describe('file server', function () {
     assert.deepEqual((await f.get(`/${artifact.path}`)).body, bytes)
   })
 
+  it('answers 503 for an address that the live Artifact answers and whose file is lost, and has it built anew', async () => {
+    await using f = await makeServer()
+    const { path } = (await f.store('a')).artifact
+    await rm(join(f.root, path))
+    const addresses = [
+      `/${folder}/latest.tar.gz`,
+      `/${folder}?digest=sha256:${'0'.repeat(64)}`,
+      `/${folder}?revision=r`,
+    ]
+    f.state.current = path
+    for (const address of addresses) {
+      f.damaged.length = 0
+      const { status, headers } = await f.get(address)
+      assert.deepEqual([address, status, headers['retry-after']], [address, 503, '5'])
+      assert.deepEqual(f.damaged, [path])
+    }
+    f.state.current = undefined
+    for (const address of addresses) assert.equal((await f.get(address)).status, 404)
+  })
+
   it('answers 503 for what is missing but expected, or missing before all is ready, else 404', async () => {
     await using f = await makeServer()
     const { artifact } = await f.store('one')

@@ -1,10 +1,12 @@
+import { dirname } from 'node:path/posix'
 import express, { type Express, type NextFunction, type Request, type Response } from 'express'
 import type { Logger } from 'pino'
 import { messageOf } from '../../runtime/errors.ts'
 import { listen, type ListenOptions, type Listening } from './listen.ts'
 import { parseTarget } from './request-target.ts'
 import { ChangedWhileSentError, sendFile } from './send-file.ts'
-import type { Storage } from '../storage/storage.ts'
+import { latestName } from '../storage/paths.ts'
+import type { HistoryQuery, Storage } from '../storage/storage.ts'
 
 /** After how many seconds a client may find what is being rebuilt now. */
 const retryAfterSeconds = '5'
@@ -20,6 +22,8 @@ export interface FileServerOptions {
     ready(): boolean
     /** Whether a live Artifact names this path. */
     expects(path: string): boolean
+    /** The path that a live Artifact names for a folder, if it is what the query asks for. */
+    current(folder: string, query: HistoryQuery): string | undefined
   }
   /** Called with a path that is damaged, or missing although it should be there. */
   onDamage: (path: string) => void
@@ -58,7 +62,7 @@ async function respond(req: Request, res: Response, options: FileServerOptions):
   if ('status' in target) return answer(res, target.status, target.message)
   if ('path' in target) return respondWithPath(req, res, target.path, options)
   const artifact = await options.storage.find(target.folder, target.query)
-  if (!artifact) return options.state.ready() ? answer(res, 404, 'not found') : unavailable(res)
+  if (!artifact) return respondToLoss(res, options.state.current(target.folder, target.query), options)
   res.set({ 'Content-Location': `/${artifact.path}` })
   const isDigest = typeof target.query === 'object' && 'digest' in target.query
   return respondWithPath(req, res, artifact.path, options, isDigest ? forever : revalidate)
@@ -68,15 +72,15 @@ async function respondWithPath(
   req: Request,
   res: Response,
   path: string,
-  { storage, state, onDamage, log }: FileServerOptions,
+  options: FileServerOptions,
   caching = revalidate,
 ): Promise<void> {
+  const { storage, state, onDamage, log } = options
   const opened = await storage.open(path)
   if (typeof opened !== 'object') {
-    const isLost = opened === 'damaged' || state.expects(path) || !state.ready()
-    if (!isLost) return answer(res, 404, 'not found')
-    onDamage(path)
-    return unavailable(res)
+    const expected = opened === 'damaged' || state.expects(path) ? path : undefined
+    const latest = path.endsWith(`/${latestName}`) ? state.current(dirname(path), 'latest') : undefined
+    return respondToLoss(res, latest ?? expected, options)
   }
   try {
     res.set('Cache-Control', caching)
@@ -91,6 +95,13 @@ async function respondWithPath(
   } finally {
     await opened.handle.close()
   }
+}
+
+/** There is nothing to send. `path` is what should be there, if anything. */
+function respondToLoss(res: Response, path: string | undefined, { state, onDamage }: FileServerOptions): void {
+  if (path !== undefined) onDamage(path)
+  else if (state.ready()) return answer(res, 404, 'not found')
+  unavailable(res)
 }
 
 function unavailable(res: Response): void {

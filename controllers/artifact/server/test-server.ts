@@ -19,7 +19,7 @@ export interface Answer {
 /** A storage that is served, and what its owner would be asked and told. */
 export interface ServerFixture extends StorageFixture {
   server: Listening
-  state: { ready: boolean; expected: string[] }
+  state: { ready: boolean; expected: string[]; current: string | undefined }
   damaged: string[]
   get(path: string, headers?: Record<string, string>, method?: string): Promise<Answer>
 }
@@ -39,11 +39,11 @@ export async function makeServer(
   wrap = (storage: Storage): Pick<Storage, 'open' | 'find'> => storage,
 ): Promise<ServerFixture> {
   const f = await makeStorage({ retentionRecords: 10 })
-  const state = { ready: true, expected: [] as string[] }
+  const state: ServerFixture['state'] = { ready: true, expected: [], current: undefined }
   const damaged: string[] = []
   const server = await makeFileServer({
     storage: wrap(f.storage),
-    state: { ready: () => state.ready, expects: (path) => state.expected.includes(path) },
+    state: { ready: () => state.ready, expects: (path) => state.expected.includes(path), current: () => state.current },
     onDamage: (path) => damaged.push(path),
     log: pino({ level: 'silent' }),
   }).listen('127.0.0.1:0', { graceMs: 5000, ...options })

@@ -82,7 +82,7 @@ class LocalStorage implements Storage {
   }
 
   async #store(folder: string, revision: string, entries: Entries, options: StoreOptions): Promise<StoreResult> {
-    const { fileName, metadata, signal } = options
+    const { fileName, named, metadata, signal } = options
     const { path: temp, handle } = await this.#temps.create()
     try {
       const { digest, sizeBytes } = await this.#write(handle, entries, options)
@@ -92,6 +92,7 @@ class LocalStorage implements Storage {
         const { artifact, changed, superseded } = await this.#publisher.publish(folder, archive, {
           revision,
           fileName,
+          named,
           metadata,
         })
         if (superseded !== undefined) this.#garbage.superseded(superseded)

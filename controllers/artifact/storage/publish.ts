@@ -23,6 +23,8 @@ export interface Publication {
   /** Less the suffix. */
   fileName: string
   metadata: Record<string, string> | undefined
+  /** What others still take a path of the folder for. */
+  named: { path: string; digest: string } | undefined
 }
 
 /** What publishing shares with the rest of the storage. */
@@ -47,12 +49,12 @@ export class Publisher {
   async publish(
     folder: string,
     { temp, digest, sizeBytes }: FinishedArchive,
-    { revision, fileName, metadata }: Publication,
+    { revision, fileName, named, metadata }: Publication,
   ): Promise<{ artifact: StoredArtifact; changed: boolean; superseded: string | undefined }> {
     const { root, verifier, histories, blobs, now } = this.#options
     const path = await ensureFolder(root, folder)
     const history = await histories.read(folder)
-    const file = await this.#freeName(path, history, fileName, digest)
+    const file = await this.#freeName(path, history, fileName, digest, named)
     if ((await verifier.check(join(path, file), digest)) !== 'intact') await blobs.place(temp, digest, join(path, file))
 
     const before = history.at(-1)
@@ -69,12 +71,19 @@ export class Publisher {
   }
 
   /** The first name that no other bytes of this object have had: a name that was published once must never stand for anything else. */
-  async #freeName(path: string, history: History, fileName: string, digest: string): Promise<string> {
+  async #freeName(
+    path: string,
+    history: History,
+    fileName: string,
+    digest: string,
+    named: Publication['named'],
+  ): Promise<string> {
     const { hex } = parseDigest(digest)
     const names = ['', `-${hex.slice(0, 8)}`, `-${hex.slice(0, 16)}`].map(
       (suffix) => `${fileName}${suffix}${archiveSuffix}`,
     )
     for (const name of names) {
+      if (named && named.digest !== digest && named.path.endsWith(`/${name}`)) continue
       const known = history.findLast((entry) => entry.file === name)
       if (known ? known.digest === digest : await this.#isFree(join(path, name), digest)) return name
     }

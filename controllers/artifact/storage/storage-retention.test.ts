@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import { access, readdir, rm, stat, utimes, writeFile } from 'node:fs/promises'
-import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { openStorage, type StorageOptions } from './storage.ts'
 import { entriesOf } from '../test-support.ts'
+import { host } from './temps.ts'
 import { folder, makeStorage, type StorageFixture } from './test-storage.ts'
 
 /** Seconds at which each name is stored, the rule, the second of the collection, and what is then left. */
@@ -315,12 +315,13 @@ describe('sweep', function () {
   it('removes what dead processes have left unfinished, and nothing else', async () => {
     await using f = await makeStorage()
     const temps = join(f.root, '.openflux/tmp')
-    const host = hostname().replace(/[^A-Za-z0-9-]/g, '-')
     const nonce = '0123456789abcdef'
     const names = {
       dead: `${host}.4194305.${nonce}.0`,
       earlier: `${host}.${process.pid}.${nonce}.0`,
       alive: `${host}.1.${nonce}.0`,
+      // The same host's name and pid mean nothing in another pid namespace.
+      beside: `${host.replace(/-\d+$/, '-1')}.4194305.${nonce}.0`,
       elsewhere: `some-other-host.7.${nonce}.0`,
       stray: 'stray',
     }
@@ -328,11 +329,11 @@ describe('sweep', function () {
     await openStorage({ root: f.root })
     assert.deepEqual(
       (await readdir(temps)).toSorted(),
-      [names.alive, names.elsewhere, names.stray].toSorted(),
+      [names.alive, names.beside, names.elsewhere, names.stray].toSorted(),
       'at once',
     )
-    for (const name of [names.elsewhere, names.stray]) await utimes(join(temps, name), 1, 1)
-    assert.equal((await f.storage.sweep('gitrepository', () => true)).temps, 2)
+    for (const name of [names.beside, names.elsewhere, names.stray]) await utimes(join(temps, name), 1, 1)
+    assert.equal((await f.storage.sweep('gitrepository', () => true)).temps, 3)
     assert.deepEqual(await readdir(temps), [names.alive])
   })
 

@@ -37,6 +37,8 @@ export interface StorageOptions {
 export interface StoreOptions {
   /** The file's name less `.tar.gz`, e.g. the hash of the revision. */
   fileName: string
+  /** What others still take a path of this folder for: that name gets no other bytes, even where the log that knew it is gone. */
+  named?: Pick<StoredArtifact, 'path' | 'digest'> | undefined
   /** `spec.ignore`. */
   ignore?: string | undefined
   metadata?: Record<string, string> | undefined

@@ -1,10 +1,12 @@
 import { randomBytes } from 'node:crypto'
+import { readlinkSync } from 'node:fs'
 import { lstat, mkdir, open, readdir, rm, type FileHandle } from 'node:fs/promises'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { codeOf } from './durable.ts'
 
-const host = hostname().replace(/[^A-Za-z0-9-]/g, '-') || 'localhost'
+/** Where this process' pid means something: its host and its pid namespace. In the name of each unfinished file. */
+export const host = `${hostname().replace(/[^A-Za-z0-9-]/g, '-') || 'localhost'}-${pidNamespace()}`
 /** Tells this process from an earlier one with its pid: in a container that is always 1. */
 const nonce = randomBytes(8).toString('hex')
 const owner = `${host}.${process.pid}.${nonce}.`
@@ -14,6 +16,15 @@ const nameForm = /^([A-Za-z0-9-]+)\.(\d+)\.([0-9a-f]{16})\.\d+$/
 const abandonedMs = 60 * 60 * 1000
 
 let count = 0
+
+/** A pid means something only within its namespace: two containers of one pod have the same host name. */
+function pidNamespace(): string {
+  try {
+    return readlinkSync('/proc/self/ns/pid').replace(/\D/g, '')
+  } catch {
+    return '0' // not Linux: there are no such namespaces
+  }
+}
 
 /** The folder of unfinished files. Every name says who writes it, so that a crash leaves nothing behind for good. */
 export class Temps {
