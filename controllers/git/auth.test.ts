@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { ReconcileError } from '../runtime/errors.ts'
-import { accessFromSecret } from './auth.ts'
+import { accessFromSecret, basicAccess } from './auth.ts'
 
 const secret = (data: Record<string, string>) =>
   accessFromSecret(Object.fromEntries(Object.entries(data).map(([k, v]) => [k, Buffer.from(v)])), 'ns/creds')
@@ -22,6 +22,11 @@ describe('the credentials in a Secret', () => {
     ].map((access) => access?.key)
     assert.equal(keys[0], keys[1])
     assert.equal(new Set(keys).size, 3)
+  })
+
+  it('are secret in the part that is: the name where there is no password', () => {
+    assert.deepEqual(basicAccess('t/ken', '').secrets, ['dC9rZW46', 't/ken', 't%2Fken'])
+    assert.ok(!basicAccess('someone', 'hunter2').secrets.includes('someone'))
   })
 
   it('are none where there is nothing for this transport', () => {

@@ -50,14 +50,17 @@ export function accessFromSecret(data: SecretData, shown: string): Access | unde
   return basicAccess(username.toString(), password.toString())
 }
 
-function basicAccess(username: string, password: string): Access {
+/** A name and a password as HTTP takes them; either may be empty. Throws a ReconcileError `AuthenticationFailed`. */
+export function basicAccess(username: string, password: string): Access {
   if (username.includes(':')) throw authenticationFailed("malformed basic auth - 'username' contains ':'")
   const encoded = Buffer.from(`${username}:${password}`).toString('base64')
+  // `https://TOKEN@host`: without a password it is the name that must not be known.
+  const secret = password || username
   return {
     key: createHash('sha256').update(`basic\0${encoded}`).digest('hex'),
     authorization: `Basic ${encoded}`,
     // A short text would blot out innocent words of a message, and it is no secret that could be told from them.
-    secrets: [encoded, password, encodeURIComponent(password)].filter((s) => s.length >= 4),
+    secrets: [encoded, secret, encodeURIComponent(secret)].filter((s) => s.length >= 4),
   }
 }
 

@@ -40,6 +40,9 @@ const settings: Record<string, string> = {
   ),
 }
 
+/** The most memory that git may ask for at once: a few bytes of a pack can claim to be gigabytes. In git's own notation. */
+const allocationLimit = '256m'
+
 /** The environment of a git process that touches local files only: no protocol is allowed. */
 export function localEnvironment(base: GitHome): Record<string, string> {
   return environment(base, 'none', {})
@@ -69,6 +72,7 @@ function environment(base: GitHome, protocols: string, extra: Record<string, str
     // Objects that a mirror lacks are an error here, never a reason to ask someone for them.
     GIT_NO_LAZY_FETCH: '1',
     GIT_NO_REPLACE_OBJECTS: '1',
+    GIT_ALLOC_LIMIT: allocationLimit,
     GIT_CONFIG_COUNT: String(config.length),
     ...Object.fromEntries(pairs),
   }

@@ -24,6 +24,9 @@ export interface FetchRequest {
 /** The server does not give this commit, or has no such ref. */
 export class RefusedError extends ReconcileError {}
 
+/** The server is not, or no longer, where it was asked. */
+export class MovedError extends ReconcileError {}
+
 /** What is on disk is not what git left there. */
 export class DamagedError extends ReconcileError {}
 
@@ -32,7 +35,7 @@ export class TooLargeError extends ReconcileError {}
 
 const watchMs = 50
 
-/** Runs one fetch. Throws RefusedError, DamagedError, TooLargeError or another ReconcileError `GitOperationFailed`. */
+/** Runs one fetch. Throws RefusedError, MovedError, DamagedError, TooLargeError or another ReconcileError `GitOperationFailed`. */
 export async function fetchInto(request: FetchRequest): Promise<void> {
   const { repository, remote, home, signal, maxBytes, onStart } = request
   const tooLarge = new AbortController()
@@ -83,6 +86,7 @@ function watchSize(repository: BareRepository, maxBytes: number, tooLarge: Abort
 
 const refusals = /not our ref|unadvertised object|couldn't find remote ref|no such remote ref/i
 const denials = /Authentication failed|could not read (?:Username|Password)|returned error: 40[13]|HTTP 40[13]/i
+const moves = /returned error: (?:3\d\d|404)|HTTP (?:3\d\d|404)|^fatal: repository '.*' not found/i
 const transport = /protocol error|unable to access|RPC failed|early EOF|hung up|disconnect|Could not resolve|timed out/i
 const damages = new RegExp(
   [
@@ -109,6 +113,7 @@ function explained(shownUrl: string, err: unknown): unknown {
   if (denials.test(message)) return gitFailure(shownUrl, 'authentication required', { cause: err })
   const failure = gitFailure(shownUrl, message, { cause: err })
   if (refusals.test(message)) return retyped(RefusedError, failure)
+  if (moves.test(message)) return retyped(MovedError, failure)
   return isDamage(err) ? retyped(DamagedError, failure) : failure
 }
 

@@ -1,9 +1,9 @@
 import { createHash } from 'node:crypto'
 import type { GitHome } from './environment.ts'
 import { gitFailure } from './failure.ts'
-import { DamagedError, fetchInto, RefusedError, TooLargeError } from './fetch.ts'
+import { DamagedError, fetchInto, MovedError, RefusedError, TooLargeError } from './fetch.ts'
 import { GitError, runGit } from './git.ts'
-import type { Remote } from './protocol/remote.ts'
+import { knowledgeLifetimeMs, type Remote } from './protocol/remote.ts'
 import type { BareRepository } from './repository.ts'
 
 /** A commit, and the ref at which the server has said it is. */
@@ -50,7 +50,7 @@ export class Fetcher {
   /** Whether the commit is part of the history of `ref` (or of any branch), asking for as little as the server allows. */
   async searchHistory(sha: string, ref: string = heads): Promise<boolean> {
     const { history, repository, remote, signal } = this.#options
-    await remote.greet(Infinity, signal)
+    await remote.greet(knowledgeLifetimeMs, signal)
     const target = remote.features?.filter ? history : repository
     let found = false
     await this.#healing(target, async () => {
@@ -96,9 +96,17 @@ export class Fetcher {
     shape: { depth?: number; commitsOnly?: boolean },
   ): Promise<void> {
     const { remote, home, maxBytes, signal, onStart } = this.#options
+    const request = { repository, refspecs, ...shape, remote, home, maxBytes, signal, onStart }
     // Git follows no redirects here; where they lead must be known.
-    await remote.greet(Infinity, signal)
-    await fetchInto({ repository, refspecs, ...shape, remote, home, maxBytes, signal, onStart })
+    await remote.greet(knowledgeLifetimeMs, signal)
+    try {
+      await fetchInto(request)
+    } catch (err) {
+      if (!(err instanceof MovedError)) throw err
+      remote.forget()
+      await remote.greet(knowledgeLifetimeMs, signal)
+      await fetchInto(request)
+    }
   }
 
   /** Returns false where the server refuses. */

@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { startGitServer } from '../../e2e/git-server.ts'
 import { describeSource } from '../source/testing.ts'
+import { defaultListingLimits as listingLimits } from './listing.ts'
 import { makeMirrors } from './mirrors.ts'
 import { makeGitSource } from './source.ts'
 
@@ -12,7 +13,7 @@ describeSource('GitRepository', async () => {
   const cacheFolder = await mkdtemp(join(tmpdir(), 'openflux-git-'))
   let files: string[] = []
   return {
-    source: makeGitSource({ mirrors: makeMirrors({ cacheFolder }) }),
+    source: makeGitSource({ mirrors: makeMirrors({ cacheFolder }), listingLimits }),
     spec: { url: `${server.url}/app.git`, interval: '1h', ref: { branch: 'main' } },
     async publish(content) {
       const removed = Object.fromEntries(files.filter((path) => !(path in content)).map((path) => [path, null]))

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { sanitize } from './failure.ts'
 import { GitError, runGit } from './git.ts'
-import { processesOf } from './test-support.ts'
+import { openStage, processesOf } from './test-support.ts'
 
 describe('a git process', function () {
   this.timeout(60_000)
@@ -78,6 +78,24 @@ describe('a git process', function () {
   it('is not started when it is too late', async () => {
     const env = await pretending('touch started')
     await assert.rejects(runGit(['x'], { env, signal: AbortSignal.abort(new Error('late')) }), /late/)
+  })
+})
+
+describe('the git that writes down how it was called', function () {
+  this.timeout(60_000)
+
+  it('writes whole lines, however many of it run at once', async () => {
+    const stage = await openStage()
+    try {
+      const before = (await stage.processes()).length
+      const git = join(stage.folder, 'bin/git')
+      await Promise.all(Array.from({ length: 200 }, (_, i) => stage.run(git, ['-c', `x.y=${i}`, '--version'])))
+      const lines = (await stage.processes()).slice(before).map((line) => line.trim())
+      const expected = Array.from({ length: 200 }, (_, i) => `-c x.y=${i} --version`)
+      assert.deepEqual(lines.toSorted(), expected.toSorted())
+    } finally {
+      await stage.close()
+    }
   })
 })
 

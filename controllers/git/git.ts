@@ -122,6 +122,9 @@ function tail(stream: Readable): () => string {
 
 /** The lines that tell what went wrong, without progress and advice. */
 function relevant(stderr: string): string {
+  const [, asked, limit] = /^(?:fatal|error): attempting to allocate (\d+) over limit (\d+)$/m.exec(stderr) ?? []
+  if (limit)
+    return `an object takes ${asked} bytes of memory, more than the ${limit} that git may use (GIT_ALLOC_LIMIT)`
   const lines = stderr.split(/[\r\n]+/).filter((line) => /^(?:fatal|error|remote error): |^remote: ./.test(line))
   return (lines.length > 0 ? lines : [stderr]).join('; ')
 }

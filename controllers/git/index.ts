@@ -3,6 +3,7 @@ import { flag } from '../runtime/flags.ts'
 import { sleep } from '../runtime/sleep.ts'
 import { bytesArg } from '../source/flags.ts'
 import { makeSourceModule } from '../source/index.ts'
+import { defaultListingLimits } from './listing.ts'
 import { makeMirrors } from './mirrors.ts'
 import { makeGitSource } from './source.ts'
 
@@ -42,6 +43,7 @@ export const git = makeSourceModule<GitFlags>({
         await sleep(sweepMs, signal)
       }
     })
-    host.add(makeGitSource({ mirrors }))
+    const listingLimits = { ...defaultListingLimits, maxFiles: flags.artifactMaxEntries }
+    host.add(makeGitSource({ mirrors, listingLimits }))
   },
 })

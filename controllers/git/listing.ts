@@ -1,39 +1,58 @@
 import { isUtf8 } from 'node:buffer'
+import type { Readable } from 'node:stream'
+import type { Entry } from '../artifact/entry.ts'
 import { ReconcileError } from '../runtime/errors.ts'
 import { startGit } from './git.ts'
 import type { BareRepository } from './repository.ts'
 
-/** A regular file of a commit. */
-export interface TreeFile {
-  path: string
-  oid: string
-  mode: number
-  sizeBytes: number
+/** Reads a blob by its id. */
+export type ReadBlob = (oid: string) => Promise<Buffer | Readable>
+
+/** A regular file of a commit. There may be half a million: a class, so that none of them needs a function of its own. */
+class TreeFile implements Entry {
+  readonly path: string
+  readonly mode: number
+  readonly sizeBytes: number
+  readonly #oid: string
+  readonly #read: ReadBlob
+
+  constructor(path: string, mode: number, sizeBytes: number, oid: string, read: ReadBlob) {
+    this.path = path
+    this.mode = mode
+    this.sizeBytes = sizeBytes
+    this.#oid = oid
+    this.#read = read
+  }
+
+  open(): Promise<Buffer | Readable> {
+    return this.#read(this.#oid)
+  }
 }
 
 /** All files of a commit, and how many entries are not files. */
 export interface Listing {
-  files: TreeFile[]
+  files: Entry[]
   symlinks: number
   submodules: number
 }
 
 export interface ListingLimits {
-  /** Entries, before anything is ignored. */
+  /** Entries, before anything is ignored: no more than an artifact may have (--artifact-max-entries). */
   maxFiles: number
   /** Bytes of all paths together. */
   maxPathBytes: number
 }
 
-export const defaultListingLimits: ListingLimits = { maxFiles: 1_000_000, maxPathBytes: 256 * 1024 * 1024 }
+export const defaultListingLimits: ListingLimits = { maxFiles: 500_000, maxPathBytes: 64 * 1024 * 1024 }
 
 /**
- * Lists a commit. Throws ReconcileError `TooManyFiles` as soon as a limit is passed, so that a few small trees that unfold to billions of files cost
+ * Lists a commit; its files will be read by `read`. Throws ReconcileError `TooManyFiles` as soon as a limit is passed, so that a few small trees that unfold to billions of files cost
  * no more than that; a GitError where the repository cannot be read.
  */
 export async function listTree(
   repository: BareRepository,
   sha: string,
+  read: ReadBlob,
   signal: AbortSignal,
   limits: ListingLimits = defaultListingLimits,
 ): Promise<Listing> {
@@ -45,8 +64,8 @@ export async function listTree(
   let pathBytes = 0
   try {
     for await (const record of records(git.stdout as AsyncIterable<Buffer>, limits.maxPathBytes)) {
-      pathBytes += addRecord(listing, record)
-      if (++entries > limits.maxFiles) throw tooMany(sha, `${limits.maxFiles} files`)
+      pathBytes += addRecord(listing, record, read)
+      if (++entries > limits.maxFiles) throw tooMany(sha, `${limits.maxFiles} files (--artifact-max-entries)`)
       if (pathBytes > limits.maxPathBytes) throw tooMany(sha, `${limits.maxPathBytes} bytes of paths`)
     }
   } catch (err) {
@@ -81,14 +100,14 @@ async function* records(chunks: AsyncIterable<Buffer>, maxBytes: number): AsyncG
 }
 
 /** `<mode> <type> <oid> <size>TAB<path>`; returns the bytes of the path. */
-function addRecord(listing: Listing, record: Buffer): number {
+function addRecord(listing: Listing, record: Buffer, read: ReadBlob): number {
   const tab = record.indexOf(0x09)
   const [mode = '', , oid = '', size = ''] = record.toString('latin1', 0, tab).split(/ +/)
   if (mode === '120000') listing.symlinks++
   else if (mode === '160000') listing.submodules++
   else {
     const bits = mode === '100755' ? 0o755 : 0o644
-    listing.files.push({ path: decodePath(record.subarray(tab + 1)), oid, mode: bits, sizeBytes: Number(size) })
+    listing.files.push(new TreeFile(decodePath(record.subarray(tab + 1)), bits, Number(size), oid, read))
   }
   return record.length - tab - 1
 }

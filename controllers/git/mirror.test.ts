@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto'
 import { readdir, readFile, rename, rm, stat, truncate, utimes, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { deflateSync } from 'node:zlib'
-import type { Repository } from '../../e2e/git-server.ts'
+import { startGitServer, type Repository } from '../../e2e/git-server.ts'
 import { eventually } from '../runtime/eventually.ts'
 import { accessFromSecret, anonymous } from './auth.ts'
 import type { Mirror } from './mirror.ts'
@@ -243,18 +243,56 @@ describe('a mirror', function () {
     assert.deepEqual(stage.warnings, [], 'the mirror was not at fault')
   })
 
-  it('reads a repository that is shallow itself', async () => {
-    await stage.run('git', [
-      'clone',
-      '--quiet',
-      '--bare',
-      '--depth=1',
-      `file://${repository.dir}`,
-      join(stage.server.root, 'shallow.git'),
-    ])
-    const mirror = stage.mirrors.mirrorFor(`${stage.server.url}/shallow.git`, anonymous)
-    assert.equal((await filesOf(mirror, second))['a.txt'], 'two')
-    assert.equal(await mirror.contains({ ref: 'refs/heads/main', sha: second }, first, signal), false)
+  for (const protocolV2 of [true, false]) {
+    it(`reads a repository that is shallow itself (version ${protocolV2 ? 2 : 0})`, async () => {
+      stage.server.behaviour.protocolV2 = protocolV2
+      const copy = join(stage.server.root, 'shallow.git')
+      await stage.run('git', ['clone', '--quiet', '--bare', '--depth=1', `file://${repository.dir}`, copy])
+      const mirror = stage.mirrors.mirrorFor(`${stage.server.url}/shallow.git`, anonymous)
+      const refs = await mirror.remote.listRefs(
+        { prefixes: ['refs/'], keep: (name) => name.startsWith('refs/') },
+        signal,
+      )
+      assert.deepEqual(refs, [{ name: 'refs/heads/main', oid: second }])
+      assert.equal((await filesOf(mirror, second))['a.txt'], 'two')
+      assert.equal(await mirror.contains({ ref: 'refs/heads/main', sha: second }, first, signal), false)
+    })
+  }
+
+  it('finds a repository that has moved, also where only a commit is wanted', async () => {
+    const mirror = mirrorOf()
+    await filesOf(mirror, first)
+    const elsewhere = await startGitServer({ repositories: { 'app.git': repository.dir } })
+    try {
+      stage.server.behaviour.redirect = { status: 301, location: `${elsewhere.url}*` }
+      assert.equal((await filesOf(mirror, second))['a.txt'], 'two')
+      assert.equal(mirror.remote.endpoint.base, `${elsewhere.url}/app.git`)
+      // And back again: where it was is nothing any more.
+      stage.server.behaviour.redirect = undefined
+      elsewhere.behaviour.redirect = { status: 404, location: '' }
+      const third = await repository.commit({ 'a.txt': 'three' }, 'third')
+      assert.equal((await filesOf(mirror, third))['a.txt'], 'three')
+      assert.equal(mirror.remote.endpoint.base, url)
+    } finally {
+      await elsewhere.stop()
+    }
+  })
+
+  it('asks who the server is before a fetch when it has not done so for long', async () => {
+    const requestsFor = async (sha: string) => {
+      stage.server.reset()
+      await filesOf(mirrorOf(), sha)
+      return stage.server.requests().requests
+    }
+    await mirrorOf().remote.greet(0, signal)
+    const known = await requestsFor(first)
+    const now = performance.now.bind(performance)
+    performance.now = () => now() + 3_700_000
+    try {
+      assert.equal(await requestsFor(second), known + 2)
+    } finally {
+      performance.now = now
+    }
   })
 
   it('gives git no configuration but its own, and credentials by the environment alone', async () => {
@@ -263,13 +301,20 @@ describe('a mirror', function () {
     const me = accessFromSecret({ username: Buffer.from('me'), password: Buffer.from('hunter2') }, 'ns/n')!
     await stage.mirrors.mirrorFor(url, me).fetchCommit({ sha: first }, signal)
     delete process.env['GIT_SSH_COMMAND']
-    const environment = await stage.lastEnvironment()
-    assert.match(environment, /^GIT_CONFIG_NOSYSTEM=1$/m)
-    assert.match(environment, /^GIT_CONFIG_GLOBAL=\/dev\/null$/m)
-    assert.match(environment, /^GIT_TERMINAL_PROMPT=0$/m)
-    assert.match(environment, /^GIT_ALLOW_PROTOCOL=http:https$/m)
-    assert.match(environment, new RegExp(`^GIT_CONFIG_VALUE_\\d+=Authorization: ${me.authorization}$`, 'm'))
-    assert.doesNotMatch(environment, /^GIT_SSH_COMMAND|^NODE|^npm_/m)
+    const environment = variablesOf(await stage.lastEnvironment())
+    for (const name of ['PATH', 'PWD', 'OLDPWD', 'SHLVL', '_']) delete environment[name] // the last four are the shell's
+    assert.deepEqual(environment, {
+      HOME: join(stage.cacheFolder, 'home'),
+      LC_ALL: 'C',
+      GIT_CONFIG_NOSYSTEM: '1',
+      GIT_CONFIG_GLOBAL: '/dev/null',
+      GIT_TERMINAL_PROMPT: '0',
+      GIT_ALLOW_PROTOCOL: 'http:https',
+      GIT_NO_LAZY_FETCH: '1',
+      GIT_NO_REPLACE_OBJECTS: '1',
+      GIT_ALLOC_LIMIT: '256m',
+      ...configuration({ ...settings, [`http.${url}.extraHeader`]: `Authorization: ${me.authorization}` }),
+    })
     assert.doesNotMatch((await stage.processes()).join('\n'), /hunter2|Basic/)
     assert.deepEqual(await readdir(join(stage.cacheFolder, 'home')), [])
     const stored = await stage
@@ -278,6 +323,48 @@ describe('a mirror', function () {
     assert.equal(stored, 'nothing')
   })
 })
+
+const settings = {
+  'core.hooksPath': '/dev/null',
+  'core.fsmonitor': 'false',
+  'credential.helper': '',
+  'protocol.version': '2',
+  'http.followRedirects': 'false',
+  'transfer.fsckObjects': 'true',
+  'transfer.bundleURI': 'false',
+  'fetch.recurseSubmodules': 'false',
+  'fetch.unpackLimit': '1',
+  'core.bigFileThreshold': '16m',
+  'gc.auto': '0',
+  'maintenance.auto': 'false',
+  'fetch.fsck.badDate': 'ignore',
+  'fetch.fsck.badEmail': 'ignore',
+  'fetch.fsck.badName': 'ignore',
+  'fetch.fsck.badTimezone': 'ignore',
+  'fetch.fsck.missingEmail': 'ignore',
+  'fetch.fsck.missingNameBeforeEmail': 'ignore',
+  'fetch.fsck.missingSpaceBeforeDate': 'ignore',
+  'fetch.fsck.missingSpaceBeforeEmail': 'ignore',
+  'fetch.fsck.multipleAuthors': 'ignore',
+  'fetch.fsck.zeroPaddedDate': 'ignore',
+  'fetch.fsck.zeroPaddedFilemode': 'ignore',
+}
+
+/** The variables that hand settings to git. */
+function configuration(values: Record<string, string>): Record<string, string> {
+  const variables: Record<string, string> = { GIT_CONFIG_COUNT: String(Object.keys(values).length) }
+  for (const [i, [key, value]] of Object.entries(values).entries()) {
+    variables[`GIT_CONFIG_KEY_${i}`] = key
+    variables[`GIT_CONFIG_VALUE_${i}`] = value
+  }
+  return variables
+}
+
+/** What `env` has written. */
+function variablesOf(text: string): Record<string, string> {
+  const lines = text.split('\n').filter(Boolean)
+  return Object.fromEntries(lines.map((line) => [line.slice(0, line.indexOf('=')), line.slice(line.indexOf('=') + 1)]))
+}
 
 /** The process group that a lock names. */
 async function groupOf(cacheFolder: string): Promise<number | false> {

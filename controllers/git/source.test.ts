@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import type { Repository } from '../../e2e/git-server.ts'
 import type { Context } from '../runtime/context.ts'
 import { StalledError } from '../runtime/errors.ts'
+import { defaultListingLimits as listingLimits } from './listing.ts'
 import { makeGitSource } from './source.ts'
 import { contextOf, failureOf, objectOf, openStage, readAll, type Stage } from './test-support.ts'
 import type { GitRepositoryRef, GitRepositorySpec } from './types.ts'
@@ -49,7 +50,10 @@ describe('a GitRepository', function () {
     spec: Partial<GitRepositorySpec> = {},
     ctx: Context = contextOf(),
   ) {
-    const source = makeGitSource({ mirrors: stage.open({ cacheFolder: `${stage.folder}/${Math.random()}` }) })
+    const source = makeGitSource({
+      mirrors: stage.open({ cacheFolder: `${stage.folder}/${Math.random()}` }),
+      listingLimits,
+    })
     const obj = objectOf({ url, ...spec, ...(ref && { ref }) })
     const resolved = await source.resolve(obj, ctx)
     const fetched = await source.fetch(obj, resolved, ctx)
@@ -120,7 +124,7 @@ describe('a GitRepository', function () {
   })
 
   it('asks once and briefly when nothing has changed, and not at all for a commit', async () => {
-    const source = makeGitSource({ mirrors: stage.mirrors })
+    const source = makeGitSource({ mirrors: stage.mirrors, listingLimits })
     const ctx = contextOf()
     for (const [ref, requests] of [
       [{ branch: 'main' }, 1],
@@ -199,7 +203,7 @@ describe('a GitRepository', function () {
       you: { username: 'you', password: 'guess' },
     })
     const commit = async (mirrors = stage.mirrors, secret?: string) => {
-      const source = makeGitSource({ mirrors })
+      const source = makeGitSource({ mirrors, listingLimits })
       const obj = objectOf({ url, ref: { commit: first }, ...(secret && { secretRef: { name: secret } }) })
       const fetched = await source.fetch(obj, await source.resolve(obj, ctx), ctx)
       await fetched.close?.()
@@ -233,13 +237,21 @@ describe('a GitRepository', function () {
     })
   }
 
+  it('has no more files than an artifact may have', async () => {
+    const source = makeGitSource({ mirrors: stage.mirrors, listingLimits: { ...listingLimits, maxFiles: 2 } })
+    const obj = objectOf({ url, ref: { commit: first } })
+    const err = await failureOf(source.resolve(obj, contextOf()).then((found) => source.fetch(obj, found, contextOf())))
+    assert.equal(err.reason, 'TooManyFiles')
+    assert.equal(err.message, `commit '${first}' has more than 2 files (--artifact-max-entries)`)
+  })
+
   it('is not disturbed by fields that ask for nothing', async () => {
     const spec = { provider: 'generic' as const, include: [], recurseSubmodules: false, sparseCheckout: [] }
     assert.equal((await pass({ branch: 'main' }, spec)).revision, `main@sha1:${second}`)
   })
 
   it('starts no process and sends no request for a hostile URL or ref', async () => {
-    const source = makeGitSource({ mirrors: stage.mirrors })
+    const source = makeGitSource({ mirrors: stage.mirrors, listingLimits })
     const processes = (await stage.processes()).length
     stage.server.reset()
     for (const spec of [

@@ -14,7 +14,7 @@ import { parseRepositoryUrl } from './url.ts'
 
 export interface GitSourceOptions {
   mirrors: Mirrors
-  listingLimits?: ListingLimits
+  listingLimits: ListingLimits
 }
 
 /** What one pass has found upstream; `fetch` gets it back. */
@@ -61,7 +61,7 @@ async function proveAccess({ sha, ref, mirror }: Commit, signal: AbortSignal): P
 }
 
 /** A mirror that turns out to be damaged is made anew, once. */
-async function openCommit({ sha, ref, mirror }: Commit, signal: AbortSignal, limits?: ListingLimits): Promise<Tree> {
+async function openCommit({ sha, ref, mirror }: Commit, signal: AbortSignal, limits: ListingLimits): Promise<Tree> {
   for (let again = false; ; again = true) {
     const lease = await mirror.fetchCommit({ sha, ref }, signal)
     try {

@@ -66,8 +66,10 @@ async function recordingGit(folder: string): Promise<string> {
   const bin = join(folder, 'bin')
   await mkdir(bin)
   await writeFile(join(folder, 'argv'), '')
-  const script = `#!/bin/sh\nenv > '${folder}/environment'\necho "$@" | tr '\\n' ' ' >> '${folder}/argv'\necho >> '${folder}/argv'\n`
-  await writeFile(join(bin, 'git'), `${script}exec '${real}' "$@"\n`)
+  const script = `#!/bin/sh\nenv > '${folder}/environment'\nline=$(echo "$@" | tr '\\n' ' ')\n`
+  // In one write: several processes may start at once.
+  const note = `printf '%s\\n' "$line" >> '${folder}/argv'\n`
+  await writeFile(join(bin, 'git'), `${script}${note}exec '${real}' "$@"\n`)
   await chmod(join(bin, 'git'), 0o755)
   return `${bin}:${process.env['PATH']}`
 }

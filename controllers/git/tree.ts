@@ -34,10 +34,9 @@ export async function openTree(options: TreeOptions): Promise<Tree> {
   const { lease, sha, signal, limits } = options
   const reader = new ObjectReader(lease.repository, signal, (err) => explained(err, options))
   try {
-    const listed = listTree(lease.repository, sha, signal, limits)
+    const listed = listTree(lease.repository, sha, (oid) => reader.read(oid, 'blob'), signal, limits)
     const [commit, { files, symlinks, submodules }] = await Promise.all([commitFrom(reader, sha), listed])
-    const entries = files.map(({ oid, ...file }): Entry => ({ ...file, open: () => reader.read(oid, 'blob') }))
-    return { commit, entries, symlinks, submodules, close: () => reader.close() }
+    return { commit, entries: files, symlinks, submodules, close: () => reader.close() }
   } catch (err) {
     await reader.close()
     throw explained(err, options)

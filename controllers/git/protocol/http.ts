@@ -113,7 +113,7 @@ function redirected(shownUrl: string, from: Endpoint, location: string): Endpoin
   }
 }
 
-async function checkAnswer(response: Response, { shownUrl, body }: GitRequest): Promise<void> {
+async function checkAnswer(response: Response, { shownUrl, access, body }: GitRequest): Promise<void> {
   const { statusCode, headers } = response
   const type = single(headers['content-type']).split(';')[0]?.trim()
   const wanted = `application/x-git-upload-pack-${body ? 'result' : 'advertisement'}`
@@ -121,8 +121,10 @@ async function checkAnswer(response: Response, { shownUrl, body }: GitRequest): 
   if (statusCode === 200 && type === wanted && encoding === 'identity') return
   await drain(response.body)
   if (statusCode === 200) {
-    const got = encoding === 'identity' ? `type ${JSON.stringify(type)}` : `encoding ${JSON.stringify(encoding)}`
-    const detail = `not a Git server that speaks smart HTTP: unexpected content ${sanitize(got, [], 100)}`
+    // The header as it came: a secret that has been cut or quoted would not be found any more.
+    const [what, got] = encoding === 'identity' ? ['type', single(headers['content-type'])] : ['encoding', encoding]
+    const shown = JSON.stringify(sanitize(got, access.secrets, 100))
+    const detail = `not a Git server that speaks smart HTTP: unexpected content ${what} ${shown}`
     throw gitFailure(shownUrl, detail, { cause: new AnswerError('content') })
   }
   throw gitFailure(shownUrl, statusText(statusCode), {

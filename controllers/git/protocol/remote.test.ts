@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { createServer, type RequestListener, type Server } from 'node:http'
 import { startGitServer, type GitServer, type Repository } from '../../../e2e/git-server.ts'
 import { ReconcileError } from '../../runtime/errors.ts'
-import { accessFromSecret, anonymous } from '../auth.ts'
+import { accessFromSecret, anonymous, basicAccess } from '../auth.ts'
 import { encodePacket, flushPacket } from './pkt-line.ts'
 import { Remote, type RefQuery } from './remote.ts'
 
@@ -249,6 +249,25 @@ describe('a server that is none', function () {
       assert.match((await failureOf(new Remote(url, me).listRefs(everything, soon()))).message, /unexpected content/)
     } finally {
       server.close()
+    }
+  })
+
+  it('cannot make a message tell the credentials that it has been sent', async () => {
+    const token = basicAccess('hunter2;"hunter', '')
+    for (const header of ['content-type', 'content-encoding']) {
+      const { server, url } = await listen((request, response) => {
+        const [, encoded = ''] = request.headers.authorization!.split(' ')
+        const echo = `${encoded}, ${Buffer.from(encoded, 'base64').toString()}`
+        response.writeHead(200, { 'content-type': type, [header]: echo }).end('x')
+      })
+      try {
+        for (const access of [me, token]) {
+          const { message } = await failureOf(new Remote(url, access).listRefs(everything, soon()))
+          assert.match(message, /unexpected content [a-z]+ "\*\*\*, .*\*\*\*:?"$/)
+        }
+      } finally {
+        server.close()
+      }
     }
   })
 

@@ -25,7 +25,8 @@ export interface RefLimits {
 
 export const defaultRefLimits: RefLimits = { maxAnswerBytes: 64 * 1024 * 1024, maxRefs: 1_000_000 }
 
-const featuresLifetimeMs = 3_600_000
+/** How long what a server has told of itself is taken for granted (ms). */
+export const knowledgeLifetimeMs = 3_600_000
 
 /** One repository as one set of credentials sees it. Knows what the server can do, so that a poll is a single request. */
 export class Remote {
@@ -60,7 +61,7 @@ export class Remote {
       } catch (err) {
         // The server may have moved or lost what it could do; asked afresh it says so, or what is really wrong.
         if (!(err instanceof Error) || !(err.cause instanceof AnswerError)) throw err
-        this.#known = undefined
+        this.forget()
       }
     }
     return await this.#discover(query, signal)
@@ -72,12 +73,18 @@ export class Remote {
     await this.listRefs({ prefixes: ['HEAD'], keep: () => true, enough: 1 }, signal)
   }
 
+  /** To be called where the server turns out not to be what it was: the next question finds it again, from the URL on. */
+  forget(): void {
+    this.#known = undefined
+    this.#acceptedAtMs = undefined
+  }
+
   async #discover(query: RefQuery, signal: AbortSignal): Promise<RemoteRef[]> {
     const { url: shownUrl, access } = this
     const asked: Endpoint = { base: this.url, credentials: true }
     const { endpoint, body } = await requestGit({ shownUrl, endpoint: asked, access, signal })
     const answer = await this.#read(body, signal, (packets) => readAdvertisement(packets, query, this.#limits.maxRefs))
-    this.#known = { endpoint, features: answer.features, untilMs: performance.now() + featuresLifetimeMs }
+    this.#known = { endpoint, features: answer.features, untilMs: performance.now() + knowledgeLifetimeMs }
     if (answer.features.version === 0) return this.#accepted(answer.refs)
     return await this.#lsRefs(query, endpoint, answer.features, signal)
   }
@@ -180,6 +187,8 @@ class OlderAdvertisement {
   /** Returns true where no further line is needed. */
   add(line: string): boolean {
     if (++this.#count > this.#maxRefs) throw new ProtocolError(`more than ${this.#maxRefs} refs`)
+    // Commits without parents, which a server whose own repository is shallow lists behind its refs.
+    if (/^shallow [0-9a-f]{40}$/.test(line)) return false
     const [text = '', capabilities] = line.split('\0')
     this.#features ??= featuresOfV0(capabilities ?? '')
     const ref = refOfV0(text)
