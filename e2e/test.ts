@@ -1,4 +1,4 @@
-// What `npm test` runs: types, lint, unit, cluster and e2e tests, one after the other, and a closing line with the sum.
+// What `npm test` runs: types, lint, unit, cluster and e2e tests, and a closing line with the sum.
 // `npm test -- unit cluster` runs only those steps; what follows a `--` goes to mocha: `npm test -- e2e -- --grep replicas`.
 import { spawn } from 'node:child_process'
 
@@ -16,38 +16,41 @@ interface Step {
 
 const mocha = 'mocha --no-color --exit --require ./e2e/shared-control-plane.ts'
 
-const steps: Step[] = [
-  { name: 'types', command: 'tsc' },
-  { name: 'lint', command: 'npm run --silent lint' },
+/** One stage after the other; the steps of a stage run at the same time, since those with a cluster mostly wait for it. */
+const stages: Step[][] = [
+  [{ name: 'types', command: 'tsc' }],
+  [{ name: 'lint', command: 'npm run --silent lint' }],
   // Before the tests with their time limits: the first run builds or downloads it.
-  { name: 'control-plane', command: 'node e2e/control-plane/prepare.ts' },
-  {
-    name: 'unit',
-    command: `mocha --no-color --exit --ignore '**/*.cluster.test.ts' '{controllers,consumer-sdk,crds,e2e}/**/*.test.ts'`,
-    mocha: true,
-  },
-  {
-    name: 'cluster',
-    command: `${mocha} --timeout 120000 '{controllers,consumer-sdk,crds,deploy,e2e}/**/*.cluster.test.ts'`,
-    mocha: true,
-  },
-  { name: 'e2e', command: `${mocha} --timeout 300000 'e2e/*.e2e.ts'`, mocha: true },
+  [{ name: 'control-plane', command: 'node e2e/control-plane/prepare.ts' }],
+  [
+    {
+      name: 'unit',
+      command: `mocha --no-color --exit --parallel --jobs 2 --ignore '**/*.cluster.test.ts' '{controllers,consumer-sdk,crds,e2e}/**/*.test.ts'`,
+      mocha: true,
+    },
+  ],
+  [
+    {
+      name: 'cluster',
+      command: `${mocha} --timeout 120000 '{controllers,consumer-sdk,crds,deploy,e2e}/**/*.cluster.test.ts'`,
+      mocha: true,
+    },
+    { name: 'e2e', command: `${mocha} --timeout 300000 'e2e/*.e2e.ts'`, mocha: true },
+  ],
 ]
 
-/** Runs a command with its output shown, and resolves with its exit code and what it printed. */
-function run(command: string): Promise<{ code: number; output: string }> {
+/** Runs a command, with its output shown as it comes where `live`, and resolves with its exit code and what it printed. */
+function run(command: string, live: boolean): Promise<{ code: number; output: string }> {
   return new Promise((resolve) => {
     // The commands are the ones above; the shell is for npm's PATH and for the quotes around patterns.
-    const child = spawn(command, {
-      shell: true,
-      stdio: ['ignore', 'pipe', 'inherit'],
-      env: { ...process.env, FORCE_COLOR: '0' },
-    })
+    const child = spawn(command, { shell: true, stdio: ['ignore', 'pipe', live ? 'inherit' : 'pipe'] })
     let output = ''
-    child.stdout.on('data', (chunk: Buffer) => {
-      process.stdout.write(chunk)
+    const take = (chunk: Buffer) => {
+      if (live) process.stdout.write(chunk)
       output += chunk.toString()
-    })
+    }
+    child.stdout?.on('data', take)
+    child.stderr?.on('data', take)
     child.on('close', (code) => resolve({ code: code ?? 1, output }))
   })
 }
@@ -64,21 +67,30 @@ function countsOf(step: Step, code: number, output: string): Counts {
 const separator = process.argv.indexOf('--')
 const chosen = process.argv.slice(2, separator < 0 ? undefined : separator)
 const extra = separator < 0 ? [] : process.argv.slice(separator + 1)
-const unknown = chosen.find((name) => !steps.some((step) => step.name === name))
-if (unknown) throw new Error(`no step '${unknown}'; there are ${steps.map(({ name }) => name).join(', ')}`)
+const names = stages.flat().map(({ name }) => name)
+const unknown = chosen.find((name) => !names.includes(name))
+if (unknown) throw new Error(`no step '${unknown}'; there are ${names.join(', ')}`)
 
-const sum: Counts = { passed: 0, failed: 0 }
-for (const step of steps.filter(({ name }) => chosen.length === 0 || chosen.includes(name))) {
+/** Runs one step; one that runs beside others is shown as a whole when it has ended. */
+async function runStep(step: Step, live: boolean): Promise<Counts> {
   console.log(`\n== ${step.name}`)
   const startedAt = performance.now()
   const suffix = step.mocha ? extra.map((word) => ` '${word.replaceAll("'", `'\\''`)}'`).join('') : ''
-  const { code, output } = await run(step.command + suffix)
+  const { code, output } = await run(step.command + suffix, live)
+  if (!live) process.stdout.write(`\n== ${step.name}\n${output}`)
   const counts = countsOf(step, code, output)
-  sum.passed += counts.passed
-  sum.failed += counts.failed
-  console.log(
-    `== ${step.name}: ${counts.failed ? 'failed' : 'ok'} after ${Math.round((performance.now() - startedAt) / 1000)} s`,
-  )
+  const seconds = Math.round((performance.now() - startedAt) / 1000)
+  console.log(`== ${step.name}: ${counts.failed ? 'failed' : 'ok'} after ${seconds} s`)
+  return counts
+}
+
+const sum: Counts = { passed: 0, failed: 0 }
+for (const stage of stages) {
+  const steps = stage.filter(({ name }) => chosen.length === 0 || chosen.includes(name))
+  for (const { passed, failed } of await Promise.all(steps.map((step) => runStep(step, steps.length === 1)))) {
+    sum.passed += passed
+    sum.failed += failed
+  }
 }
 console.log(`\n${sum.passed} passed, ${sum.failed} failed`)
 process.exitCode = sum.failed ? 1 : 0

@@ -92,7 +92,7 @@ const damages = new RegExp(
   [
     'bad (?:object|pack|signature|config|revision)|is corrupt|inflate|invalid sha1|unresolved delta|packfile|index file',
     'unable to (?:read|open object|find|parse)|missing (?:blob|tree|commit|object)|object file|not a git repository',
-    'did not send all|does not point to a valid|not a (?:valid|tree) object|shallow',
+    'did not send all|does not point to a valid|not a (?:valid|tree) object|non-monotonic index|shallow',
   ].join('|'),
   'i',
 )
