@@ -35,7 +35,11 @@ export async function openTree(options: TreeOptions): Promise<Tree> {
   const reader = new ObjectReader(lease.repository, signal, (err) => explained(err, options))
   try {
     const listed = listTree(lease.repository, sha, (oid) => reader.read(oid, 'blob'), signal, limits)
-    const [commit, { files, symlinks, submodules }] = await Promise.all([commitFrom(reader, sha), listed])
+    const read = commitFrom(reader, sha)
+    await Promise.allSettled([read, listed])
+    // Where both fail, what the object itself says comes first: the listing only says that it is no tree.
+    const commit = await read
+    const { files, symlinks, submodules } = await listed
     return { commit, entries: files, symlinks, submodules, close: () => reader.close() }
   } catch (err) {
     await reader.close()
