@@ -3,6 +3,7 @@ import { messageOf, ReconcileError } from './errors.ts'
 import { apiPath, type Kind, type KubeObject, type ObjectKey } from './kind.ts'
 import type { CredentialSource, Credentials } from './kube-config.ts'
 import { apiRequests } from './metrics.ts'
+import { readText } from './read-text.ts'
 
 /** The API server refused. `reason` is that of its `Status` (`NotFound`, `Conflict`, `Forbidden`, …). `status` is 0 where it could not be reached. */
 export class ApiError extends ReconcileError {
@@ -31,8 +32,6 @@ type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
 
 /** How long an answer may take to begin, in ms. */
 const headersTimeoutMs = 30_000
-/** The largest answer read into memory; one object is at most 1.5 MiB in etcd, a page at most 500 of them. */
-const maxBodyBytes = 512 * 1024 * 1024
 const pageSize = 500
 
 /** Typed access to the Kubernetes API over one connection pool. Writes carry the controller's own field manager. */
@@ -241,15 +240,4 @@ async function apiErrorOf(response: Dispatcher.ResponseData, method: string, pat
   }
   const message = status.message ?? `${method} ${path}: HTTP ${response.statusCode}`
   return new ApiError(response.statusCode, status.reason || `HTTP${response.statusCode}`, message, retryAfterMs)
-}
-
-async function readText(body: Dispatcher.ResponseData['body']): Promise<string> {
-  const chunks: Buffer[] = []
-  let bytes = 0
-  for await (const chunk of body as AsyncIterable<Buffer>) {
-    bytes += chunk.length
-    if (bytes > maxBodyBytes) throw new Error(`the API server's answer passes ${maxBodyBytes} bytes`)
-    chunks.push(chunk)
-  }
-  return Buffer.concat(chunks).toString('utf8')
 }
