@@ -1,4 +1,4 @@
-import type { Access } from './auth.ts'
+import type { Access } from './access/access.ts'
 import type { Endpoint } from './protocol/http.ts'
 
 /** What every git process gets as its whole environment, before its configuration. */

@@ -3,8 +3,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { startGitServer } from '../../e2e/git-server.ts'
 import { describeSource } from '../source/testing.ts'
-import { defaultListingLimits as listingLimits } from './listing.ts'
-import { makeMirrors } from './mirrors.ts'
+import { defaultListingLimits as listingLimits } from './content/listing.ts'
+import { makeMirrors } from './mirror/mirrors.ts'
 import { makeGitSource } from './source.ts'
 
 describeSource('GitRepository', async () => {

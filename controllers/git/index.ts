@@ -3,8 +3,8 @@ import { flag } from '../runtime/flags.ts'
 import { sleep } from '../runtime/sleep.ts'
 import { bytesArg } from '../source/flags.ts'
 import { makeSourceModule } from '../source/index.ts'
-import { defaultListingLimits } from './listing.ts'
-import { makeMirrors } from './mirrors.ts'
+import { defaultListingLimits } from './content/listing.ts'
+import { makeMirrors } from './mirror/mirrors.ts'
 import { makeGitSource } from './source.ts'
 
 interface GitFlags {

@@ -1,11 +1,11 @@
 import { ReconcileError } from '../runtime/errors.ts'
 import { parseVersion } from '../source/semver.ts'
 import { gitFailure } from './failure.ts'
-import type { Mirror } from './mirror.ts'
+import type { Mirror } from './mirror/mirror.ts'
 import type { RemoteRef } from './protocol/advertisement.ts'
 import type { Remote } from './protocol/remote.ts'
 import type { Wanted } from './refs.ts'
-import { readCommit } from './tree.ts'
+import { readCommit } from './content/tree.ts'
 
 /** A commit upstream. */
 export interface FoundCommit {

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import type { Repository } from '../../e2e/git-server.ts'
-import type { Context } from '../runtime/context.ts'
+import type { SourceContext } from '../source/source.ts'
 import { StalledError } from '../runtime/errors.ts'
-import { defaultListingLimits as listingLimits } from './listing.ts'
+import { defaultListingLimits as listingLimits } from './content/listing.ts'
 import { makeGitSource } from './source.ts'
 import { contextOf, failureOf, objectOf, openStage, readAll, type Stage } from './test-support.ts'
 import type { GitRepositoryRef, GitRepositorySpec } from './types.ts'
@@ -48,7 +48,7 @@ describe('a GitRepository', function () {
   async function pass(
     ref: GitRepositoryRef | undefined,
     spec: Partial<GitRepositorySpec> = {},
-    ctx: Context = contextOf(),
+    ctx: SourceContext = contextOf(),
   ) {
     const source = makeGitSource({
       mirrors: stage.open({ cacheFolder: `${stage.folder}/${Math.random()}` }),

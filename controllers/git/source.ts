@@ -1,13 +1,12 @@
-import type { Context } from '../runtime/context.ts'
-import type { Fetched, Resolved, Source } from '../source/source.ts'
-import { accessFor, anonymous } from './auth.ts'
-import { DamagedError } from './fetch.ts'
-import type { ListingLimits } from './listing.ts'
-import type { Mirror } from './mirror.ts'
-import type { Mirrors } from './mirrors.ts'
+import type { Fetched, Resolved, Source, SourceContext } from '../source/source.ts'
+import { accessFor, anonymous } from './access/access.ts'
+import { DamagedError } from './mirror/fetch.ts'
+import type { ListingLimits } from './content/listing.ts'
+import type { Mirror } from './mirror/mirror.ts'
+import type { Mirrors } from './mirror/mirrors.ts'
 import { revisionOf, wantedBy } from './refs.ts'
 import { resolveCommit, type FoundCommit } from './resolve.ts'
-import { openTree, type Tree } from './tree.ts'
+import { openTree, type Tree } from './content/tree.ts'
 import { GitRepositoryKind, type GitRepository } from './types.ts'
 import { refuseUnsupported } from './unsupported.ts'
 import { parseRepositoryUrl } from './url.ts'
@@ -27,7 +26,7 @@ export function makeGitSource({ mirrors, listingLimits }: GitSourceOptions): Sou
   return {
     kind: GitRepositoryKind,
 
-    async resolve(obj: GitRepository, ctx: Context): Promise<Resolved<Commit>> {
+    async resolve(obj: GitRepository, ctx: SourceContext): Promise<Resolved<Commit>> {
       refuseUnsupported(obj)
       const url = parseRepositoryUrl(obj.spec.url)
       const wanted = wantedBy(obj.spec.ref)
@@ -41,7 +40,7 @@ export function makeGitSource({ mirrors, listingLimits }: GitSourceOptions): Sou
       message: `no changes since last reconciliation: observed revision '${revision}'`,
     }),
 
-    async fetch(_obj: GitRepository, { upstream }: Resolved<Commit>, ctx: Context): Promise<Fetched> {
+    async fetch(_obj: GitRepository, { upstream }: Resolved<Commit>, ctx: SourceContext): Promise<Fetched> {
       await proveAccess(upstream, ctx.signal)
       const tree = await openCommit(upstream, ctx.signal, listingLimits)
       const { symlinks, submodules } = tree

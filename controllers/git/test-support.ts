@@ -10,9 +10,9 @@ import { pino } from 'pino'
 import { startGitServer, type GitServer } from '../../e2e/git-server.ts'
 import type { Entries } from '../artifact/entry.ts'
 import { Client } from '../runtime/client.ts'
-import type { Context } from '../runtime/context.ts'
 import { ReconcileError } from '../runtime/errors.ts'
-import { makeMirrors, type Mirrors, type MirrorsOptions } from './mirrors.ts'
+import type { SourceContext } from '../source/source.ts'
+import { makeMirrors, type Mirrors, type MirrorsOptions } from './mirror/mirrors.ts'
 import type { GitRepository, GitRepositorySpec } from './types.ts'
 
 /** A real Git server, and a cache whose git processes are written down. For tests. */
@@ -78,17 +78,21 @@ async function recordingGit(folder: string): Promise<string> {
 export function contextOf(
   signal: AbortSignal = AbortSignal.timeout(60_000),
   secrets: Record<string, Record<string, string>> = {},
-): Context {
-  const get = async (_: unknown, { name }: { name: string }) => {
+): SourceContext {
+  const read = async (name: string) => {
     const data = secrets[name]
-    return data && { metadata: { name }, data: encoded(data) }
+    if (!data)
+      throw new ReconcileError('AuthenticationFailed', `failed to get secret 'ns/${name}': secrets "${name}" not found`)
+    return Object.fromEntries(Object.entries(data).map(([key, value]) => [key, Buffer.from(value)]))
   }
-  const client: Client = Object.assign(Object.create(Client.prototype), { get })
-  return { client, events: { emit: () => undefined }, log: pino({ level: 'silent' }), signal }
-}
-
-function encoded(data: Record<string, string>): Record<string, string> {
-  return Object.fromEntries(Object.entries(data).map(([key, value]) => [key, Buffer.from(value).toString('base64')]))
+  return {
+    client: Object.create(Client.prototype) as Client,
+    events: { emit: () => undefined },
+    log: pino({ level: 'silent' }),
+    signal,
+    secrets: { read },
+    artifacts: { of: () => undefined, open: () => assert.fail('no artifact is included') },
+  }
 }
 
 /** An object as it comes from the API server. */

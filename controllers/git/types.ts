@@ -49,6 +49,27 @@ export interface GitRepositorySpec {
   include?: GitRepositoryInclude[]
   /** Folders to fetch instead of the whole tree. */
   sparseCheckout?: string[]
+  /**
+   * Further addresses of the same repository, asked in this order when the ones before cannot be reached. They get the same credentials. Not in Flux.
+   *
+   * @maxItems 8
+   */
+  fallbackURLs?:
+    | []
+    | [string]
+    | [string, string]
+    | [string, string, string]
+    | [string, string, string, string]
+    | [string, string, string, string, string]
+    | [string, string, string, string, string, string]
+    | [string, string, string, string, string, string, string]
+    | [string, string, string, string, string, string, string, string]
+  /** With `SparseCheckout` the revision stays that of the commit that last changed something below the folders of `sparseCheckout`, so that commits elsewhere change nothing. `Repository` by default. Not in Flux. */
+  revisionScope?: 'Repository' | 'SparseCheckout'
+  /** What becomes of symbolic links. `Keep` keeps those whose target is part of the artifact; others, and all with `Drop`, which is the default, are left out, and an event counts them. Not in Flux. */
+  symlinks?: 'Drop' | 'Keep'
+  /** Puts the files that Git LFS keeps elsewhere in the place of their pointers. Not in Flux. */
+  lfs?: boolean
 }
 
 /** Which commit is wanted. Where several fields are set, `commit` wins over `name`, that over `tag`, `semver` and `branch`. Without any of them it is the branch `master`. */
@@ -63,6 +84,17 @@ export interface GitRepositoryRef {
   name?: string
   /** Full hash of the commit. Together with `branch` or `name` the commit must be part of that reference's history. */
   commit?: string
+  /** Means the branch that the repository's HEAD names, whatever it is called. Applies where none of the other fields is set. Not in Flux. */
+  defaultBranch?: boolean
+  tagFilter?: GitRepositoryTagFilter
+}
+
+/** Narrows the tags that `semver` chooses from, for repositories whose tags carry a prefix. Not in Flux. */
+export interface GitRepositoryTagFilter {
+  /** Regular expression in the syntax of Go (RE2). Only tags that it matches count. */
+  pattern: string
+  /** What of a matching tag is read as the version, with `$1` or `$name` for groups of the pattern. The whole tag by default. */
+  extract?: string
 }
 
 /** Demands a signature on what is fetched. */
@@ -107,6 +139,10 @@ export interface GitRepositoryStatus {
   observedInclude?: GitRepositoryInclude[]
   /** The `spec.sparseCheckout` that the stored file was made with. */
   observedSparseCheckout?: string[]
+  /** The `spec.symlinks` that the stored file was made with. */
+  observedSymlinks?: string
+  /** The `spec.lfs` that the stored file was made with. */
+  observedLFS?: boolean
   /** The mode of the last successful verification. */
   sourceVerificationMode?: string
 }

@@ -6,11 +6,18 @@ export class ReconcileError extends Error {
   readonly reason: string
   /** Not before this many ms from now, when the other side said so (`Retry-After`). */
   readonly retryAfterMs: number | undefined
-  constructor(reason: string, message: string, options: { cause?: unknown; retryAfterMs?: number | undefined } = {}) {
+  /** The type of the condition that says so, where it is not the usual one of the kind. */
+  readonly condition: string | undefined
+  constructor(
+    reason: string,
+    message: string,
+    options: { cause?: unknown; retryAfterMs?: number | undefined; condition?: string } = {},
+  ) {
     super(message, 'cause' in options ? { cause: options.cause } : undefined)
     this.name = new.target.name
     this.reason = reason
     this.retryAfterMs = options.retryAfterMs
+    this.condition = options.condition
   }
 }
 

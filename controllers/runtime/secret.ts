@@ -8,12 +8,15 @@ interface Secret extends KubeObject {
 
 const SecretKind: Kind<Secret> = { group: '', version: 'v1', kind: 'Secret', plural: 'secrets' }
 
+/** The decoded content of a Secret, by key. */
+export type SecretData = Record<string, Buffer>
+
 /** The decoded data of a Secret. Throws ReconcileError `AuthenticationFailed`; the message holds the name and never the content. */
 export async function readSecret(
   ctx: Pick<Context, 'client' | 'signal'>,
   namespace: string,
   name: string,
-): Promise<Record<string, Buffer>> {
+): Promise<SecretData> {
   const failed = (why: string, cause?: unknown) =>
     new ReconcileError('AuthenticationFailed', `failed to get secret '${namespace}/${name}': ${why}`, { cause })
   const secret = await ctx.client.get(SecretKind, { namespace, name }, ctx.signal).catch((err: unknown) => {

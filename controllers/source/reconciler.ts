@@ -13,7 +13,8 @@ import { setFinalizer, type Writer } from '../runtime/status.ts'
 import { withTimeout } from '../runtime/timeout.ts'
 import { markBuilding, markNewGeneration, markOutdated, markStored, markVerified } from './conditions.ts'
 import { observe, OutcomeWriter, tellFailure, tellStored, tellUnchanged } from './outcome.ts'
-import type { Fetched, Resolved, Source, SourceObject } from './source.ts'
+import { makeSourceContext } from './context.ts'
+import type { Fetched, Resolved, Source, SourceContext, SourceObject } from './source.ts'
 
 /** Kept from Flux, so that either controller lets go of what the other one has held. */
 export const finalizer = 'finalizers.fluxcd.io'
@@ -88,7 +89,9 @@ export class SourceReconciler<T extends SourceObject, U> {
       if (obj.status?.observedGeneration !== obj.metadata.generation) markNewGeneration(obj)
       const timeoutMs = durationOf('spec.timeout', obj.spec.timeout ?? defaultTimeout)
       const intervalMs = durationOf('spec.interval', obj.spec.interval)
-      await withTimeout('spec.timeout', timeoutMs, ctx, (bounded) => this.#reconcileArtifact(before, obj, bounded))
+      await withTimeout('spec.timeout', timeoutMs, ctx, (bounded) =>
+        this.#reconcileArtifact(before, obj, makeSourceContext(bounded, obj, this.#options.artifacts)),
+      )
       observe(obj)
       return { requeueAfterMs: this.#jitter(intervalMs) }
     } catch (err) {
@@ -100,19 +103,19 @@ export class SourceReconciler<T extends SourceObject, U> {
   }
 
   /** stored? -> resolve -> unchanged? -> fetch -> verify -> store -> Artifact -> status -> garbage collection */
-  async #reconcileArtifact(before: T, obj: T, ctx: Context): Promise<void> {
+  async #reconcileArtifact(before: T, obj: T, ctx: SourceContext): Promise<void> {
     const stored = await this.#checkStored(obj, ctx)
     // Whatever upstream says next: what is stored can be found, also after a change of the address it is served at.
     if (stored) await this.#publish(obj, stored, ctx)
     const resolved = await this.source.resolve(obj, ctx)
-    if (stored?.revision === resolved.revision && this.#observedAsBefore(obj)) {
+    if (stored?.revision === resolved.revision && this.#observedAsBefore(obj, resolved)) {
       markStored(obj, resolved.revision)
       tellUnchanged(before, obj, this.source.unchanged?.(resolved.revision) ?? upToDate(resolved.revision), ctx)
     } else {
       if (obj.status?.artifact?.revision !== resolved.revision) markOutdated(obj, resolved.revision)
       const { artifact, fetched, verified } = await this.#store(obj, resolved, ctx)
       await this.#publish(obj, artifact, ctx)
-      obj.status = { ...obj.status, ...this.#observed(obj) }
+      obj.status = { ...obj.status, ...this.#observed(obj, resolved) }
       markVerified(obj, verified)
       markStored(obj, resolved.revision)
       tellStored(before, obj, fetched.summary ?? `revision '${resolved.revision}'`, ctx)
@@ -158,7 +161,7 @@ export class SourceReconciler<T extends SourceObject, U> {
   async #store(
     obj: T,
     resolved: Resolved<U>,
-    ctx: Context,
+    ctx: SourceContext,
   ): Promise<{ artifact: StoredArtifact; fetched: Fetched; verified: string | undefined }> {
     const { storage } = this.#options
     const fetched = await this.source.fetch(obj, resolved, ctx)
@@ -194,15 +197,14 @@ export class SourceReconciler<T extends SourceObject, U> {
     obj.status = { ...obj.status, artifact: served }
   }
 
-  /** The status fields that record which spec fields the stored bytes depend on. */
-  #observed(obj: T): Record<string, unknown> {
-    const own = Object.entries(this.source.observed ?? {}).map(([field, read]) => [field, read(obj)])
-    return { observedIgnore: obj.spec.ignore, ...Object.fromEntries(own) }
+  /** The status fields that record what the stored bytes depend on. */
+  #observed(obj: T, resolved: Resolved<U>): Record<string, unknown> {
+    return { observedIgnore: obj.spec.ignore, ...this.source.observed?.(obj, resolved) }
   }
 
-  #observedAsBefore(obj: T): boolean {
+  #observedAsBefore(obj: T, resolved: Resolved<U>): boolean {
     const status = obj.status as Record<string, unknown>
-    return Object.entries(this.#observed(obj)).every(([field, value]) => equal(status[field], value))
+    return Object.entries(this.#observed(obj, resolved)).every(([field, value]) => equal(status[field], value))
   }
 
   /** The Artifact goes first, then we let go; the files stay for the retention time, for whoever is about to download them. */

@@ -1,7 +1,10 @@
-import type { ConditionedObject, Kind } from '../runtime/kind.ts'
-import type { Entries } from '../artifact/entry.ts'
-import type { Context } from '../runtime/context.ts'
 import type { ServedArtifact } from '../artifact/artifact.ts'
+import type { SymlinkPolicy } from '../artifact/archive/archive-plan.ts'
+import type { Entries } from '../artifact/entry.ts'
+import type { Artifact } from '../artifact/types.ts'
+import type { Context } from '../runtime/context.ts'
+import type { ConditionedObject, Kind } from '../runtime/kind.ts'
+import type { SecretData } from '../runtime/secret.ts'
 
 /** The fields that every source kind has. */
 export interface SourceObject extends ConditionedObject {
@@ -20,6 +23,23 @@ export interface SourceObject extends ConditionedObject {
   }
 }
 
+/**
+ * What one pass over a source may use. Secrets and Artifacts are those of the object's own namespace; what a pass has asked for is watched, and a
+ * change of it brings about the next pass at once.
+ */
+export interface SourceContext extends Context {
+  secrets: {
+    /** The decoded data of a Secret. Throws ReconcileError `AuthenticationFailed`; the message holds the name and never the content. */
+    read(name: string): Promise<SecretData>
+  }
+  artifacts: {
+    /** The Artifact of another source, found by its owner reference as any consumer finds it; undefined where there is none (yet). */
+    of(kind: Kind, name: string): Artifact | undefined
+    /** Its files, once the bytes have been checked against its digest. Must be closed. */
+    open(artifact: Artifact): Promise<{ entries: Entries; close(): Promise<void> }>
+  }
+}
+
 /** What upstream holds now. */
 export interface Resolved<U> {
   /** `[<named pointer>@]<algorithm>:<hash>` (RFC-0005); a new upstream identity is a new revision. */
@@ -30,7 +50,15 @@ export interface Resolved<U> {
 
 /** The content of one revision, still to be read. */
 export interface Fetched {
+  /** Not touched before the first entry is asked for, and never where the archive is there already: see `contentKey`. */
   entries: Entries
+  /**
+   * Names everything that the entries depend on, for objects that offer the very same ones: they share one archive. It must hold what tells apart whose
+   * credentials gave access, so that nobody is handed what their own would not have got.
+   */
+  contentKey?: string
+  /** What becomes of symbolic links. Defaults to `drop`. */
+  symlinks?: SymlinkPolicy
   /** How events name what was stored, e.g. `commit 'fix typo'`. Defaults to `revision '<revision>'`. */
   summary?: string
   /** Goes into the Artifact's `spec.metadata`. */
@@ -47,17 +75,23 @@ export interface Source<T extends SourceObject = SourceObject, U = unknown> {
   kind: Kind<T>
 
   /** Asks upstream what it holds now: one ref, one HEAD, one listing. Must be cheap, it runs every interval. */
-  resolve(obj: T, ctx: Context): Promise<Resolved<U>>
+  resolve(obj: T, ctx: SourceContext): Promise<Resolved<U>>
 
   /** Offers that revision's files. Called only when bytes are needed. */
-  fetch(obj: T, resolved: Resolved<U>, ctx: Context): Promise<Fetched>
+  fetch(obj: T, resolved: Resolved<U>, ctx: SourceContext): Promise<Fetched>
 
-  /** Throws unless the fetched revision is signed as the spec demands; what it returns is the message of `SourceVerified`. */
-  verify?(obj: T, resolved: Resolved<U>, ctx: Context): Promise<string | undefined>
+  /**
+   * Throws unless the revision is signed as the spec demands; what it returns is the message of `SourceVerified`, undefined where no signature is asked
+   * for. Called on every pass, since the keys may have changed although the revision has not: must be cheap when neither has.
+   */
+  verify?(obj: T, resolved: Resolved<U>, ctx: SourceContext): Promise<string | undefined>
 
   /** The reason and message of the event on a pass that found nothing new. */
   unchanged?(revision: string): { reason: string; message: string }
 
-  /** Spec fields that alter the archive's bytes, by the status field that records them, beside `observedIgnore`. */
-  observed?: Record<string, (obj: T) => unknown>
+  /** What alters the archive's bytes beside the revision and `observedIgnore`, by the status field that records it. */
+  observed?(obj: T, resolved: Resolved<U>): Record<string, unknown>
+
+  /** Condition types of this kind alone that are there only while something is wrong, e.g. `IncludeUnavailable`. */
+  failureConditions?: readonly string[]
 }

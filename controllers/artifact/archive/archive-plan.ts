@@ -19,6 +19,9 @@ export const defaultArchiveLimits: ArchiveLimits = { maxEntries: 500_000, maxByt
 // Memory again: at 500,000 entries this leaves 256 bytes for each path.
 const maxTotalPathBytes = 128 * 2 ** 20
 
+/** `keep` keeps the symbolic links that lead to something within the archive; all others are left out and counted. */
+export type SymlinkPolicy = 'drop' | 'keep'
+
 /** One file of the archive to be. */
 export interface PlannedFile {
   path: string

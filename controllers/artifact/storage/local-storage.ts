@@ -97,7 +97,7 @@ class LocalStorage implements Storage {
         })
         if (superseded !== undefined) this.#garbage.superseded(superseded)
         this.#patrol.watch(folder, artifact.path, artifact.digest)
-        return { artifact, changed }
+        return { artifact, changed, droppedSymlinks: 0 }
       })
     } finally {
       await handle.close()

@@ -1,6 +1,6 @@
 import type { FileHandle } from 'node:fs/promises'
 import type { Logger } from 'pino'
-import type { ArchiveLimits } from '../archive/archive-plan.ts'
+import type { ArchiveLimits, SymlinkPolicy } from '../archive/archive-plan.ts'
 import type { DigestAlgorithm } from '../digest.ts'
 import type { Entries } from '../entry.ts'
 import type { Compressor } from '../archive/gzip.ts'
@@ -41,6 +41,10 @@ export interface StoreOptions {
   named?: Pick<StoredArtifact, 'path' | 'digest'> | undefined
   /** `spec.ignore`. */
   ignore?: string | undefined
+  /** Equal only for equal entries: with it, and with equal rules, an archive that is there already is used again and no entry is read. */
+  contentKey?: string | undefined
+  /** What becomes of symbolic links. Defaults to `drop`. */
+  symlinks?: SymlinkPolicy | undefined
   metadata?: Record<string, string> | undefined
   signal?: AbortSignal | undefined
 }
@@ -50,6 +54,8 @@ export interface StoreResult {
   artifact: StoredArtifact
   /** False when the file of that path had these bytes and was current before: nothing for consumers to do. */
   changed: boolean
+  /** Symbolic links that were left out. */
+  droppedSymlinks: number
 }
 
 /** A stored file whose bytes have just been found to be right. `handle` is to be closed by the caller. */

@@ -1,5 +1,5 @@
 import { Agent, request } from 'undici'
-import type { Access } from '../auth.ts'
+import type { Access } from '../access/access.ts'
 import { aborted, gitFailure, sanitize } from '../failure.ts'
 import { messageOf, ReconcileError } from '../../runtime/errors.ts'
 import { followRedirect } from '../url.ts'

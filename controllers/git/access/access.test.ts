@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
-import { ReconcileError } from '../runtime/errors.ts'
-import { accessFromSecret, basicAccess } from './auth.ts'
+import { ReconcileError } from '../../runtime/errors.ts'
+import { accessFromSecret, basicAccess } from './access.ts'
 
 const secret = (data: Record<string, string>) =>
   accessFromSecret(Object.fromEntries(Object.entries(data).map(([k, v]) => [k, Buffer.from(v)])), 'ns/creds')

@@ -4,7 +4,7 @@ import { once } from 'node:events'
 import { mkdtemp, readdir, readFile, rm, stat, utimes, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { eventually } from '../runtime/eventually.ts'
+import { eventually } from '../../runtime/eventually.ts'
 import { lockFolder } from './folder-lock.ts'
 
 describe('the lock of a folder', function () {

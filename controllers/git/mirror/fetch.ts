@@ -1,8 +1,8 @@
-import { ReconcileError } from '../runtime/errors.ts'
-import { remoteEnvironment, type GitHome } from './environment.ts'
-import { aborted, gitFailure } from './failure.ts'
-import { GitError, runGit } from './git.ts'
-import type { Remote } from './protocol/remote.ts'
+import { ReconcileError } from '../../runtime/errors.ts'
+import type { GitHome } from '../environment.ts'
+import { aborted, gitFailure } from '../failure.ts'
+import { GitError, runGit } from '../git.ts'
+import type { Remote } from '../protocol/remote.ts'
 import type { BareRepository } from './repository.ts'
 
 /** One fetch by native git. */
@@ -39,11 +39,11 @@ const watchMs = 50
 export async function fetchInto(request: FetchRequest): Promise<void> {
   const { repository, remote, home, signal, maxBytes, onStart } = request
   const tooLarge = new AbortController()
+  const connection = await remote.connect(home)
   const watch = watchSize(repository, maxBytes, tooLarge)
-  const endpoint = remote.endpoint
   try {
-    await runGit(argumentsOf(request, repository.dir, endpoint.base), {
-      env: remoteEnvironment(home, endpoint, remote.access),
+    await runGit(argumentsOf(request, repository.dir, connection.url), {
+      env: connection.env,
       signal: AbortSignal.any([signal, tooLarge.signal]),
       secrets: remote.access.secrets,
       onStart,
@@ -54,6 +54,7 @@ export async function fetchInto(request: FetchRequest): Promise<void> {
     if (!tooLarge.signal.aborted) throw explained(remote.url, err)
   } finally {
     clearInterval(watch)
+    await connection.release()
   }
   if (tooLarge.signal.aborted) {
     const detail = `larger than ${maxBytes} bytes (--git-max-repository-size)`

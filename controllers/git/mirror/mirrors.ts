@@ -3,10 +3,11 @@ import { createHash } from 'node:crypto'
 import { mkdirSync } from 'node:fs'
 import { readdir, rm, stat, utimes } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
-import type { Access } from './auth.ts'
-import { localEnvironment, type GitHome } from './environment.ts'
+import type { Access } from '../access/access.ts'
+import { localEnvironment, type GitHome } from '../environment.ts'
 import { Mirror } from './mirror.ts'
-import { defaultRefLimits, Remote, type RefLimits } from './protocol/remote.ts'
+import { HttpRemote } from '../protocol/http-remote.ts'
+import { defaultRefLimits, type RefLimits, type Remote } from '../protocol/remote.ts'
 
 export interface MirrorsOptions {
   /** Private to this controller; may be shared by its replicas. Made where it is missing. */
@@ -64,6 +65,7 @@ class MirrorPool implements Mirrors {
     const key = createHash('sha256').update(`${url}\0${access.key}`).digest('hex').slice(0, 40)
     let mirror = this.#mirrors.get(key)
     if (!mirror) this.#mirrors.set(key, (mirror = this.#make(key, url, access)))
+    mirror.remote.access = access // the same one, perhaps with a newer token
     mirror.touch()
     return mirror
   }
@@ -98,12 +100,16 @@ class MirrorPool implements Mirrors {
     return new Mirror({
       folder: join(this.#folder, key),
       home: this.#home,
-      remote: new Remote(url, access, refLimits),
+      remote: makeRemote(url, access, refLimits),
       maxBytes: maxRepositoryBytes,
       maxCommits,
       warn: (message) => this.#options.warn?.(message, url),
     })
   }
+}
+
+function makeRemote(url: string, access: Access, limits: RefLimits): Remote {
+  return new HttpRemote(url, access, limits)
 }
 
 /** When a mirror was used is only known to the process that used it, until it is written down. */

@@ -3,9 +3,9 @@ import { execFile } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { promisify } from 'node:util'
 import { deflateSync } from 'node:zlib'
-import type { Repository } from '../../e2e/git-server.ts'
-import { anonymous } from './auth.ts'
-import { failureOf, openStage, type Stage } from './test-support.ts'
+import type { Repository } from '../../../e2e/git-server.ts'
+import { anonymous } from '../access/access.ts'
+import { failureOf, openStage, type Stage } from '../test-support.ts'
 
 describe('a small repository that unfolds', function () {
   this.timeout(120_000)
@@ -49,7 +49,7 @@ describe('a small repository that unfolds', function () {
     const sha = await repository.rawTree([{ mode: '40000', name: 'x', oid }], 'bomb', { branch: 'paths', orphan: true })
     const script = `
       const { BareRepository } = await import(${moduleUrl('./repository.ts')})
-      const { openTree } = await import(${moduleUrl('./tree.ts')})
+      const { openTree } = await import(${moduleUrl('../content/tree.ts')})
       const repository = new BareRepository(process.argv[1], { home: '/nonexistent', path: process.env.PATH })
       const lease = { repository, release() {}, reportDamage() {} }
       const options = { lease, sha: process.argv[2], shownUrl: 'u', signal: AbortSignal.timeout(60_000) }

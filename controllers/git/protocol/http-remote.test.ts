@@ -2,9 +2,10 @@ import assert from 'node:assert/strict'
 import { createServer, type RequestListener, type Server } from 'node:http'
 import { startGitServer, type GitServer, type Repository } from '../../../e2e/git-server.ts'
 import { ReconcileError } from '../../runtime/errors.ts'
-import { accessFromSecret, anonymous, basicAccess } from '../auth.ts'
+import { accessFromSecret, anonymous, basicAccess } from '../access/access.ts'
 import { encodePacket, flushPacket } from './pkt-line.ts'
-import { Remote, type RefQuery } from './remote.ts'
+import { HttpRemote } from './http-remote.ts'
+import type { RefQuery } from './remote.ts'
 
 const soon = () => AbortSignal.timeout(30_000)
 const exactly = (name: string): RefQuery => ({ prefixes: [name], keep: (n) => n === name, enough: 1 })
@@ -51,7 +52,7 @@ describe('asking a real server for refs', function () {
   })
 
   it('costs one request and less than 1 kB in all, once the server is known', async () => {
-    const remote = new Remote(url, anonymous)
+    const remote = new HttpRemote(url, anonymous)
     await remote.listRefs(exactly('refs/heads/main'), soon())
     server.reset()
     assert.deepEqual(await remote.listRefs(exactly('refs/heads/main'), soon()), [
@@ -63,7 +64,7 @@ describe('asking a real server for refs', function () {
   })
 
   it('keeps one connection', async () => {
-    const remote = new Remote(url, anonymous)
+    const remote = new HttpRemote(url, anonymous)
     await remote.listRefs(exactly('refs/heads/main'), soon())
     let connections = 0
     const count = () => connections++
@@ -75,14 +76,14 @@ describe('asking a real server for refs', function () {
   for (const protocolV2 of [true, false]) {
     it(`peels annotated tags (version ${protocolV2 ? 2 : 0})`, async () => {
       server.behaviour.protocolV2 = protocolV2
-      const [tag] = await new Remote(url, anonymous).listRefs(exactly('refs/tags/v1.0.0'), soon())
+      const [tag] = await new HttpRemote(url, anonymous).listRefs(exactly('refs/tags/v1.0.0'), soon())
       assert.equal(tag?.peeled, commit)
       assert.notEqual(tag?.oid, commit)
     })
 
     it(`gives all that is kept, and nothing where there is nothing (version ${protocolV2 ? 2 : 0})`, async () => {
       server.behaviour.protocolV2 = protocolV2
-      const remote = new Remote(url, anonymous)
+      const remote = new HttpRemote(url, anonymous)
       const refs = await remote.listRefs({ prefixes: ['refs/heads/many/'], keep: (n) => n.includes('/many/') }, soon())
       assert.equal(refs.length, 2000)
       assert.deepEqual(await remote.listRefs(exactly('refs/heads/mai'), soon()), [])
@@ -93,15 +94,15 @@ describe('asking a real server for refs', function () {
   it('stops at the limits of bytes and of refs', async () => {
     for (const protocolV2 of [true, false]) {
       server.behaviour.protocolV2 = protocolV2
-      const few = new Remote(url, anonymous, { maxAnswerBytes: 1e9, maxRefs: 1000 })
+      const few = new HttpRemote(url, anonymous, { maxAnswerBytes: 1e9, maxRefs: 1000 })
       assert.match((await failureOf(few.listRefs(everything, soon()))).message, /more than 1000 refs/)
-      const short = new Remote(url, anonymous, { maxAnswerBytes: 50_000, maxRefs: 1e6 })
+      const short = new HttpRemote(url, anonymous, { maxAnswerBytes: 50_000, maxRefs: 1e6 })
       assert.match((await failureOf(short.listRefs(everything, soon()))).message, /longer than 50000 bytes/)
     }
   })
 
   it('finds a server again that has lost version 2, and one that has gained it', async () => {
-    const remote = new Remote(url, anonymous)
+    const remote = new HttpRemote(url, anonymous)
     await remote.listRefs(exactly('refs/heads/main'), soon())
     for (const [protocolV2, version] of [
       [false, 0],
@@ -116,11 +117,11 @@ describe('asking a real server for refs', function () {
   it('sends credentials, and says so when they are missing or wrong', async () => {
     server.behaviour.auth = { user: 'me', password: 'hunter2' }
     const query = exactly('refs/heads/main')
-    assert.equal((await new Remote(url, me).listRefs(query, soon())).length, 1)
+    assert.equal((await new HttpRemote(url, me).listRefs(query, soon())).length, 1)
     const wrong = accessFromSecret({ username: Buffer.from('me'), password: Buffer.from('other') }, 'ns/n')!
     for (const access of [anonymous, wrong]) {
       assert.match(
-        (await failureOf(new Remote(url, access).listRefs(query, soon()))).message,
+        (await failureOf(new HttpRemote(url, access).listRefs(query, soon()))).message,
         /authentication required/,
       )
     }
@@ -133,7 +134,7 @@ describe('asking a real server for refs', function () {
       ['soon', undefined],
     ] as const) {
       server.behaviour.tooManyRequests = header
-      const err = await failureOf(new Remote(url, anonymous).listRefs(everything, soon()))
+      const err = await failureOf(new HttpRemote(url, anonymous).listRefs(everything, soon()))
       assert.match(err.message, /too many requests/)
       assert.equal(err.retryAfterMs, ms)
     }
@@ -143,17 +144,17 @@ describe('asking a real server for refs', function () {
     for (const fault of [{ hang: 'info/refs' }, { dripMs: 50 }] as const) {
       Object.assign(server.behaviour, { hang: undefined, dripMs: undefined }, fault)
       const abort = new AbortController()
-      const asked = failureOf(new Remote(url, anonymous).listRefs(everything, abort.signal))
+      const asked = failureOf(new HttpRemote(url, anonymous).listRefs(everything, abort.signal))
       setTimeout(() => abort.abort(), 300)
       assert.match((await asked).message, /aborted/)
     }
   })
 
   it('says that a server is down, or that there is no such repository', async () => {
-    const missing = new Remote(`${server.url}/other.git`, anonymous)
+    const missing = new HttpRemote(`${server.url}/other.git`, anonymous)
     assert.match((await failureOf(missing.listRefs(everything, soon()))).message, /repository not found/)
     server.behaviour.down = true
-    assert.ok((await failureOf(new Remote(url, me).listRefs(everything, soon()))).message.length < 300)
+    assert.ok((await failureOf(new HttpRemote(url, me).listRefs(everything, soon()))).message.length < 300)
   })
 
   it('follows redirects without taking credentials to another host', async () => {
@@ -164,13 +165,15 @@ describe('asking a real server for refs', function () {
       response.writeHead(301, { location: `${server.url}${request.url}` }).end()
     })
     try {
-      const there = new Remote(`${elsewhere.url}/app.git`, me)
+      const there = new HttpRemote(`${elsewhere.url}/app.git`, me)
       assert.match((await failureOf(there.listRefs(everything, soon()))).message, /authentication required/)
       assert.deepEqual(seen, [me.authorization])
       server.behaviour.auth = undefined
-      const open = new Remote(`${elsewhere.url}/app.git`, me)
+      const open = new HttpRemote(`${elsewhere.url}/app.git`, me)
       assert.equal((await open.listRefs(exactly('refs/heads/main'), soon())).length, 1)
-      assert.deepEqual(open.endpoint, { base: url, credentials: false })
+      const forGit = await open.connect({ home: '/', path: '/' })
+      assert.equal(forGit.url, url)
+      assert.ok(!JSON.stringify(forGit.env).includes('Authorization'))
     } finally {
       elsewhere.server.close()
     }
@@ -187,7 +190,7 @@ describe('asking a real server for refs', function () {
       response.writeHead(200, { 'content-type': 'application/x-git-upload-pack-advertisement' }).end(advertised)
     })
     try {
-      const other = new Remote(flaky.url, anonymous)
+      const other = new HttpRemote(flaky.url, anonymous)
       for (let i = 0; i < 4; i++) assert.equal((await other.listRefs(everything, soon())).length, 1)
       assert.equal(requests, 5)
     } finally {
@@ -198,7 +201,10 @@ describe('asking a real server for refs', function () {
   it('gives up on a redirect that leads in a circle', async () => {
     server.behaviour.redirect = { status: 302, location: '*' }
     server.reset()
-    assert.match((await failureOf(new Remote(url, me).listRefs(everything, soon()))).message, /more than 5 redirects/)
+    assert.match(
+      (await failureOf(new HttpRemote(url, me).listRefs(everything, soon()))).message,
+      /more than 5 redirects/,
+    )
     assert.equal(server.requests().requests, 6)
   })
 })
@@ -234,7 +240,7 @@ describe('a server that is none', function () {
         response.writeHead(200, { 'content-type': contentType }).end(body),
       )
       try {
-        assert.match((await failureOf(new Remote(url, me).listRefs(everything, soon()))).message, why)
+        assert.match((await failureOf(new HttpRemote(url, me).listRefs(everything, soon()))).message, why)
       } finally {
         server.close()
       }
@@ -246,7 +252,10 @@ describe('a server that is none', function () {
       response.writeHead(200, { 'content-type': type, 'content-encoding': 'gzip, gzip' }).end('x')
     })
     try {
-      assert.match((await failureOf(new Remote(url, me).listRefs(everything, soon()))).message, /unexpected content/)
+      assert.match(
+        (await failureOf(new HttpRemote(url, me).listRefs(everything, soon()))).message,
+        /unexpected content/,
+      )
     } finally {
       server.close()
     }
@@ -262,7 +271,7 @@ describe('a server that is none', function () {
       })
       try {
         for (const access of [me, token]) {
-          const { message } = await failureOf(new Remote(url, access).listRefs(everything, soon()))
+          const { message } = await failureOf(new HttpRemote(url, access).listRefs(everything, soon()))
           assert.match(message, /unexpected content [a-z]+ "\*\*\*, .*\*\*\*:?"$/)
         }
       } finally {
@@ -277,7 +286,7 @@ describe('a server that is none', function () {
       response.writeHead(200, { 'content-type': type }).end(Buffer.concat([service, flushPacket, flushPacket]))
     })
     try {
-      assert.deepEqual(await new Remote(url, me).listRefs(everything, soon()), [])
+      assert.deepEqual(await new HttpRemote(url, me).listRefs(everything, soon()), [])
     } finally {
       server.close()
     }

@@ -1,9 +1,9 @@
 import { createHash } from 'node:crypto'
-import type { GitHome } from './environment.ts'
-import { gitFailure } from './failure.ts'
+import type { GitHome } from '../environment.ts'
+import { gitFailure } from '../failure.ts'
 import { DamagedError, fetchInto, MovedError, RefusedError, TooLargeError } from './fetch.ts'
-import { GitError, runGit } from './git.ts'
-import { knowledgeLifetimeMs, type Remote } from './protocol/remote.ts'
+import { GitError, runGit } from '../git.ts'
+import { knowledgeLifetimeMs, type Remote } from '../protocol/remote.ts'
 import type { BareRepository } from './repository.ts'
 
 /** A commit, and the ref at which the server has said it is. */

@@ -1,14 +1,14 @@
 import { mkdir, readdir, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { messageOf } from '../runtime/errors.ts'
-import type { GitHome } from './environment.ts'
-import { aborted } from './failure.ts'
+import { messageOf } from '../../runtime/errors.ts'
+import type { GitHome } from '../environment.ts'
+import { aborted } from '../failure.ts'
 import { TooLargeError } from './fetch.ts'
 import { Fetcher, type WantedCommit } from './fetcher.ts'
 import { lockFolder } from './folder-lock.ts'
-import type { Remote } from './protocol/remote.ts'
+import type { Remote } from '../protocol/remote.ts'
 import { BareRepository } from './repository.ts'
-import { Mutex, SharedCalls } from './shared-calls.ts'
+import { Mutex, SharedCalls } from '../../runtime/shared-calls.ts'
 
 export interface MirrorOptions {
   folder: string

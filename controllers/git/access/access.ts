@@ -1,24 +1,52 @@
 import { createHash } from 'node:crypto'
-import type { Context } from '../runtime/context.ts'
-import { ReconcileError } from '../runtime/errors.ts'
-import { readSecret } from '../runtime/secret.ts'
-import type { RepositoryUrl } from './url.ts'
+import type { SourceContext } from '../../source/source.ts'
+import { ReconcileError } from '../../runtime/errors.ts'
+import type { SecretData } from '../../runtime/secret.ts'
+import type { RepositoryUrl } from '../url.ts'
 
 /**
  * How a repository may be reached. Requests of ours and native git both take all they need from here, so that a further way
- * of authentication is one more branch in this file.
+ * of authentication is one more branch in this folder.
  */
 export interface Access {
-  /** Tells apart who asks: equal for equal credentials, '' for nobody in particular. Never reversible, safe in file names. */
+  /**
+   * Tells apart who asks: equal for equal credentials, '' for nobody in particular. A token that is renewed leaves it as it is. Never
+   * reversible, safe in file names.
+   */
   key: string
-  /** The `Authorization` header, for the repository's own host alone. */
-  authorization?: string
   /** Texts that must not appear in any message. */
   secrets: readonly string[]
+  /** The `Authorization` header, for the repository's own host alone. */
+  authorization?: string
+  tls?: TlsOptions
+  proxy?: Proxy
+  ssh?: SshIdentity
 }
 
-/** What a Secret can hold of credentials, by key. */
-export type SecretData = Record<string, Buffer>
+/** Texts in PEM. */
+export interface TlsOptions {
+  /** Trusted beside the system's own authorities. */
+  ca?: string
+  cert?: string
+  key?: string
+}
+
+/** What stands between us and every host of the repository. */
+export interface Proxy {
+  /** `http:`, `https:` or `socks5:`, without credentials. */
+  url: string
+  username?: string
+  password?: string
+}
+
+/** What ssh needs; its user name is in the URL. */
+export interface SshIdentity {
+  /** A private key as ssh-keygen writes it. */
+  identity: string
+  passphrase?: string
+  /** sshd(8), "SSH_KNOWN_HOSTS FILE FORMAT"; only hosts in it are trusted. */
+  knownHosts: string
+}
 
 export const anonymous: Access = { key: '', secrets: [] }
 
@@ -28,12 +56,12 @@ const unsupportedKeys = ['bearerToken', 'ca.crt', 'caFile', 'tls.crt', 'tls.key'
 export async function accessFor(
   obj: { metadata: { namespace?: string }; spec: { secretRef?: { name: string } | undefined } },
   url: RepositoryUrl,
-  ctx: Context,
+  ctx: Pick<SourceContext, 'secrets'>,
 ): Promise<Access> {
   const name = obj.spec.secretRef?.name
   if (name) {
     const namespace = obj.metadata.namespace ?? ''
-    const access = accessFromSecret(await readSecret(ctx, namespace, name), `${namespace}/${name}`)
+    const access = accessFromSecret(await ctx.secrets.read(name), `${namespace}/${name}`)
     if (access) return access
   }
   return url.userinfo ? basicAccess(url.userinfo.username, url.userinfo.password) : anonymous

@@ -3,13 +3,13 @@ import { randomBytes } from 'node:crypto'
 import { readdir, readFile, rename, rm, stat, truncate, utimes, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { deflateSync } from 'node:zlib'
-import { startGitServer, type Repository } from '../../e2e/git-server.ts'
-import { eventually } from '../runtime/eventually.ts'
-import { accessFromSecret, anonymous } from './auth.ts'
+import { startGitServer, type Repository } from '../../../e2e/git-server.ts'
+import { eventually } from '../../runtime/eventually.ts'
+import { accessFromSecret, anonymous } from '../access/access.ts'
 import type { Mirror } from './mirror.ts'
 import type { Mirrors } from './mirrors.ts'
-import { failureOf, openStage, processesOf, readAll, type Stage } from './test-support.ts'
-import { openTree } from './tree.ts'
+import { failureOf, openStage, processesOf, readAll, type Stage } from '../test-support.ts'
+import { openTree } from '../content/tree.ts'
 
 describe('a mirror', function () {
   this.timeout(120_000)
@@ -31,6 +31,8 @@ describe('a mirror', function () {
   afterEach(() => stage.close())
 
   const mirrorOf = (mirrors: Mirrors = stage.mirrors) => mirrors.mirrorFor(url, anonymous)
+
+  const urlForGit = async (mirror: Mirror) => (await mirror.remote.connect({ home: '/', path: '/' })).url
 
   async function filesOf(mirror: Mirror, sha: string, ref?: string): Promise<Record<string, string>> {
     const lease = await mirror.fetchCommit({ sha, ref }, signal)
@@ -266,13 +268,13 @@ describe('a mirror', function () {
     try {
       stage.server.behaviour.redirect = { status: 301, location: `${elsewhere.url}*` }
       assert.equal((await filesOf(mirror, second))['a.txt'], 'two')
-      assert.equal(mirror.remote.endpoint.base, `${elsewhere.url}/app.git`)
+      assert.equal(await urlForGit(mirror), `${elsewhere.url}/app.git`)
       // And back again: where it was is nothing any more.
       stage.server.behaviour.redirect = undefined
       elsewhere.behaviour.redirect = { status: 404, location: '' }
       const third = await repository.commit({ 'a.txt': 'three' }, 'third')
       assert.equal((await filesOf(mirror, third))['a.txt'], 'three')
-      assert.equal(mirror.remote.endpoint.base, url)
+      assert.equal(await urlForGit(mirror), url)
     } finally {
       await elsewhere.stop()
     }

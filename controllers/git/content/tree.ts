@@ -1,10 +1,10 @@
-import type { Entry } from '../artifact/entry.ts'
-import { messageOf, ReconcileError } from '../runtime/errors.ts'
+import type { Entry } from '../../artifact/entry.ts'
+import { messageOf, ReconcileError } from '../../runtime/errors.ts'
 import { parseCommit, type CommitInfo } from './commit.ts'
-import { aborted, gitFailure } from './failure.ts'
-import { DamagedError, isDamage } from './fetch.ts'
+import { aborted, gitFailure } from '../failure.ts'
+import { DamagedError, isDamage } from '../mirror/fetch.ts'
 import { listTree, type ListingLimits } from './listing.ts'
-import type { Lease } from './mirror.ts'
+import type { Lease } from '../mirror/mirror.ts'
 import { ObjectError, ObjectReader } from './objects.ts'
 
 /** The files of one commit, to be read straight out of the mirror. */

@@ -2,8 +2,8 @@ import { randomUUID } from 'node:crypto'
 import { access, mkdir, readdir, rename, rm, stat, utimes } from 'node:fs/promises'
 import { join } from 'node:path'
 import { simpleGit, type SimpleGit } from 'simple-git'
-import { localEnvironment, type GitHome } from './environment.ts'
-import { runGit } from './git.ts'
+import { localEnvironment, type GitHome } from '../environment.ts'
+import { runGit } from '../git.ts'
 
 /** Refs below this one keep the commits that were asked for; nothing else in a mirror has a name. */
 const keepPrefix = 'refs/openflux/keep/'

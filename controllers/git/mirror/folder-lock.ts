@@ -4,7 +4,7 @@ import { link, readFile, rename, stat, unlink, utimes, writeFile } from 'node:fs
 import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import { signalGroup } from './git.ts'
+import { signalGroup } from '../git.ts'
 
 /** Who holds a lock, as its file says. */
 interface Owner {

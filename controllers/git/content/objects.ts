@@ -1,7 +1,7 @@
 import { createHash, type Hash } from 'node:crypto'
 import { Readable } from 'node:stream'
-import { startGit, type GitProcess } from './git.ts'
-import type { BareRepository } from './repository.ts'
+import { startGit, type GitProcess } from '../git.ts'
+import type { BareRepository } from '../mirror/repository.ts'
 
 /** An object that was asked for. */
 interface Request {

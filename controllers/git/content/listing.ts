@@ -1,9 +1,9 @@
 import { isUtf8 } from 'node:buffer'
 import type { Readable } from 'node:stream'
-import type { Entry } from '../artifact/entry.ts'
-import { ReconcileError } from '../runtime/errors.ts'
-import { startGit } from './git.ts'
-import type { BareRepository } from './repository.ts'
+import type { Entry } from '../../artifact/entry.ts'
+import { ReconcileError } from '../../runtime/errors.ts'
+import { startGit } from '../git.ts'
+import type { BareRepository } from '../mirror/repository.ts'
 
 /** Reads a blob by its id. */
 export type ReadBlob = (oid: string) => Promise<Buffer | Readable>
