@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import { writeArchive } from '../controllers/artifact/archive/archive.ts'
+import { archiveOf, linkEntry } from '../controllers/artifact/archive/test-archive.ts'
 import { entriesOf, makeRandom } from '../controllers/artifact/test-support.ts'
 import { ReconcileError, StalledError } from '../controllers/runtime/errors.ts'
 import { extractArchive, type ExtractLimits, type ExtractOptions } from './extract.ts'
@@ -100,6 +101,23 @@ describe('extraction', function () {
     assert.equal((await extract(archive)).files, 3)
     assert.ok((await read('big.txt')) === content)
     assert.equal(await read('last.txt'), 'last')
+  })
+
+  it('takes the members that our own archives are made of, and skips the links in them', async () => {
+    const files = Object.fromEntries(
+      Array.from({ length: 60 }, (_, i) => [`apps/${i % 7}/${i}.yaml`, `line ${i}\n`.repeat(i * 50)]),
+    )
+    const links = ['apps/a', `apps/0/${'l'.repeat(120)}`].map((path) => linkEntry(path, '../apps/1/1.yaml'))
+    const large = { 'large.bin': 'text that repeats '.repeat(100_000) }
+    const { bytes, result } = await archiveOf([...entriesOf({ ...files, ...large }), ...links], { symlinks: 'keep' })
+    assert.equal(result.droppedSymlinks, 1)
+    const { files: count, skippedLinks } = await extract(bytes)
+    assert.deepEqual([count, skippedLinks], [61, 1])
+    for (const [path, content] of Object.entries({ ...files, ...large }))
+      assert.ok((await read(path)) === content, path)
+    await rm(target, { recursive: true })
+    await refused(bytes, 'ArchiveInvalid', /: a symbolic link/, { symlinks: 'refuse' })
+    await refused(bytes.subarray(0, -10), 'ArchiveInvalid', /gzip/)
   })
 
   it('takes long names in the ways of pax, ustar and GNU tar', async () => {

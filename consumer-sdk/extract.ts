@@ -1,12 +1,10 @@
 import { createReadStream } from 'node:fs'
 import { stat } from 'node:fs/promises'
-import { pipeline } from 'node:stream'
-import { createGunzip } from 'node:zlib'
 import { quote } from '../controllers/artifact/quote.ts'
 import { messageOf, ReconcileError, StalledError } from '../controllers/runtime/errors.ts'
 import { type Extracted, FolderWriter } from './folder-writer.ts'
+import { gunzip } from './gunzip.ts'
 import { openStage } from './stage.ts'
-import { codeOf } from './system-error.ts'
 import { ArchiveError } from './tar/archive-error.ts'
 import { ByteReader } from './tar/byte-reader.ts'
 import { entryPath } from './tar/entry-path.ts'
@@ -68,7 +66,15 @@ async function unpack(
 ): Promise<Extracted> {
   const writer = new FolderWriter(root, options.portableNames)
   const only = wantedFolder(options.folder ?? '')
-  const tar = gunzip(file, limits.maxBytes, signal)
+  const tar = gunzip(
+    {
+      bytes: createReadStream(file),
+      sizeBytes: (await stat(file)).size,
+      maxUnpackedBytes: limits.maxBytes,
+      tooLarge: () => tooLarge(`it unpacks to more than ${limits.maxBytes} bytes`, '--extract-max-bytes'),
+    },
+    signal,
+  )
   let entries = 0
   let found = only === ''
   try {
@@ -118,26 +124,6 @@ async function add(writer: FolderWriter, entry: TarEntry, path: string, options:
   } else if (entry.type === 'folder') await writer.addFolder(path)
   else if (path === '') throw new ArchiveError(`entry ${quote(entry.path)}: a file where the folder should be`)
   else await writer.addFile(entry, path)
-}
-
-/** The unpacked bytes of a gzip file of any number of members, counted as they come. */
-async function* gunzip(file: string, maxBytes: number, signal: AbortSignal): AsyncGenerator<Buffer, void, undefined> {
-  const { size } = await stat(file)
-  const unpacked = createGunzip({ chunkSize: 64 * 1024 })
-  // Failures of either reach whoever reads the unpacked end; `pipeline` closes the file in any case.
-  pipeline(createReadStream(file), unpacked, () => {})
-  let bytes = 0
-  try {
-    for await (const chunk of unpacked as AsyncIterable<Buffer>) {
-      signal.throwIfAborted()
-      bytes += chunk.length
-      if (bytes > maxBytes) throw tooLarge(`it unpacks to more than ${maxBytes} bytes`, '--extract-max-bytes')
-      yield chunk
-    }
-  } catch (err) {
-    throw codeOf(err).startsWith('Z_') ? new ArchiveError(`not a sound gzip file, ${messageOf(err)}`) : err
-  }
-  if (unpacked.bytesWritten !== size) throw new ArchiveError('data after the end of the gzip file')
 }
 
 function tooLarge(why: string, flag: string): StalledError {

@@ -1,6 +1,7 @@
 import { open } from 'node:fs/promises'
-import { Agent, type Dispatcher, request } from 'undici'
+import { Agent, type Dispatcher } from 'undici'
 import { makeHasher, parseDigest } from '../controllers/artifact/digest.ts'
+import { abortableRequest } from '../controllers/runtime/abortable-request.ts'
 import { messageOf, ReconcileError, StalledError, WaitingError } from '../controllers/runtime/errors.ts'
 import { atHost, parseArtifactUrl, shownUrl } from './artifact-url.ts'
 import type { ResolvedArtifact } from './resolve.ts'
@@ -102,7 +103,7 @@ async function openBody(url: URL, signal: AbortSignal): Promise<Dispatcher.Respo
 async function ask(url: URL, signal: AbortSignal): Promise<Dispatcher.ResponseData> {
   try {
     // A transfer encoding would make the bytes others than those of the digest.
-    return await request(url, { dispatcher: agent(), signal, headers: { 'accept-encoding': 'identity' } })
+    return await abortableRequest(url, { dispatcher: agent(), headers: { 'accept-encoding': 'identity' } }, signal)
   } catch (err) {
     throw transient(url, err, signal)
   }

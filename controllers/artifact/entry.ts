@@ -15,7 +15,10 @@ export interface Entry {
    * before is not read again.
    */
   readonly contentId?: string
-  /** Reads the content. Called at most once, in the order of the archive, and never for an ignored file. */
+  /**
+   * Reads the content. Called at most once, in the order of the archive but for `.sourceignore` files and symbolic links, which come first; never for an
+   * ignored file, nor for a content that is known by its id.
+   */
   open(): Promise<Buffer | Readable>
 }
 

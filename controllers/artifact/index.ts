@@ -18,7 +18,8 @@ export {
   type Hasher,
 } from './digest.ts'
 export type { Entries, Entry } from './entry.ts'
-export { gzip, type Compressor } from './archive/gzip.ts'
+export { gzipSingle, type Compressor } from './archive/gzip.ts'
+export { gzipMembers } from './archive/member-gzip.ts'
 export { ignoreFileName, makeIgnore, type IgnoreRules } from './ignore/ignore.ts'
 export type { Listening, ListenOptions } from './server/listen.ts'
 export { quote } from './quote.ts'

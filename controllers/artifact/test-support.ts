@@ -28,3 +28,11 @@ export function makeRandom(seed: number): (limit: number) => number {
     return ((mixed ^ (mixed >>> 14)) >>> 0) % limit
   }
 }
+
+/** Bytes that a seed repeats and that cannot be compressed. For tests. */
+export function randomBytes(seed: number, bytes: number): Buffer {
+  const random = makeRandom(seed)
+  const content = Buffer.alloc(bytes)
+  for (let at = 0; at + 4 <= bytes; at += 4) content.writeUInt32LE(random(2 ** 32), at)
+  return content
+}

@@ -7,9 +7,9 @@ import { join } from 'node:path'
 import { Readable, Writable } from 'node:stream'
 import { promisify } from 'node:util'
 import { gunzipSync } from 'node:zlib'
-import { list, type ReadEntry } from 'tar'
-import { writeArchive, type ArchiveOptions, type ArchiveResult } from './archive.ts'
+import { writeArchive, type ArchiveOptions } from './archive.ts'
 import type { Entries, Entry } from '../entry.ts'
+import { archiveOf, listed } from './test-archive.ts'
 import { entriesOf, makeRandom, makeTempFolder } from '../test-support.ts'
 
 const run = promisify(execFile)
@@ -27,18 +27,6 @@ const tree = entriesOf({
   empty: '',
 })
 
-/** Collects what is written to it. */
-class Sink extends Writable {
-  readonly chunks: Buffer[] = []
-  override _write(chunk: Buffer, _encoding: string, done: () => void): void {
-    this.chunks.push(chunk)
-    done()
-  }
-  get bytes(): Buffer {
-    return Buffer.concat(this.chunks)
-  }
-}
-
 async function piecesOf(entry: Entry): Promise<Buffer[]> {
   const body = await entry.open()
   return Buffer.isBuffer(body) ? [...body].map((byte) => Buffer.of(byte)) : []
@@ -54,22 +42,6 @@ function zeros(size: number, announced: number, asStream: boolean): Entry[] {
   return [{ path: 'a', mode: 0o644, sizeBytes: announced, open: async () => (asStream ? Readable.from([body]) : body) }]
 }
 
-async function archive(entries: Entries, options?: ArchiveOptions): Promise<{ bytes: Buffer; result: ArchiveResult }> {
-  const sink = new Sink()
-  const result = await writeArchive(entries, sink, options)
-  return { bytes: sink.bytes, result }
-}
-
-function listed(bytes: Buffer): Promise<ReadEntry[]> {
-  const entries: ReadEntry[] = []
-  const parser = list({ onReadEntry: (entry) => entries.push(entry), strict: true })
-  return new Promise((resolve, reject) => {
-    parser.on('end', () => resolve(entries))
-    parser.on('error', reject)
-    parser.end(bytes)
-  })
-}
-
 function shuffled<T>(items: T[], seed: number): T[] {
   const random = makeRandom(seed)
   return items
@@ -79,13 +51,13 @@ function shuffled<T>(items: T[], seed: number): T[] {
 }
 
 const rejects = (entries: Entries, message: RegExp, options?: ArchiveOptions): Promise<void> =>
-  assert.rejects(archive(entries, options), { reason: 'ArchiveOperationFailed', message })
+  assert.rejects(archiveOf(entries, options), { reason: 'ArchiveOperationFailed', message })
 
 describe('archive', function () {
   this.timeout(60_000)
 
   it('lists folders before their content, depth first, by bytes of the component', async () => {
-    const { bytes, result } = await archive(tree)
+    const { bytes, result } = await archiveOf(tree)
     assert.deepEqual(
       (await listed(bytes)).map(({ path, type, mode }) => [path, type, mode]),
       [
@@ -111,13 +83,13 @@ describe('archive', function () {
   })
 
   it('holds neither owner nor time', async () => {
-    for (const entry of await listed((await archive(tree)).bytes)) {
+    for (const entry of await listed((await archiveOf(tree)).bytes)) {
       assert.deepEqual([entry.uid, entry.gid, entry.uname, entry.gname, entry.mtime?.getTime()], [0, 0, '', '', 0])
     }
   })
 
   it('orders names as UTF-8 bytes do, where UTF-16 does otherwise', async () => {
-    const entries = await listed((await archive(entriesOf({ '\u{1f600}': '', '\uff5e': '', z: '' }))).bytes)
+    const entries = await listed((await archiveOf(entriesOf({ '\u{1f600}': '', '\uff5e': '', z: '' }))).bytes)
     assert.deepEqual(
       entries.map(({ path }) => path),
       ['z', '\uff5e', '\u{1f600}'],
@@ -140,18 +112,18 @@ describe('archive', function () {
   })
 
   it('has no time in the gzip header', async () => {
-    assert.equal((await archive(tree)).bytes.readUInt32LE(4), 0)
+    assert.equal((await archiveOf(tree)).bytes.readUInt32LE(4), 0)
   })
 
   it('is the same whatever the order, the exact mode and the pieces of the bodies', async () => {
-    const expected = (await archive(tree)).result.digest
+    const expected = (await archiveOf(tree)).result.digest
     for (let seed = 1; seed <= 20; seed++) {
       const other = shuffled(tree, seed).map((entry): Entry => ({
         ...entry,
         mode: entry.mode & 0o100 ? 0o104_711 : 0o100_444,
         open: async () => Readable.from(await piecesOf(entry), { objectMode: false }),
       }))
-      assert.equal((await archive(other)).result.digest, expected, `seed ${seed}`)
+      assert.equal((await archiveOf(other)).result.digest, expected, `seed ${seed}`)
     }
   })
 
@@ -163,7 +135,7 @@ describe('archive', function () {
         content.subarray(i * Math.max(size, 500), (i + 1) * Math.max(size, 500)),
       )
       const entry = { path: 'large', mode: 0o644, sizeBytes: content.length, open: async () => Readable.from(pieces) }
-      return (await archive([entry])).result.digest
+      return (await archiveOf([entry])).result.digest
     })
     assert.equal(new Set(await Promise.all(digests)).size, 1)
   })
@@ -194,7 +166,7 @@ describe('archive', function () {
   })
 
   it('is a valid, empty archive of no entries', async () => {
-    const { bytes, result } = await archive([])
+    const { bytes, result } = await archiveOf([])
     assert.deepEqual([result.files, result.contentBytes], [0, 0])
     assert.deepEqual(gunzipSync(bytes), Buffer.alloc(1024))
   })
@@ -210,14 +182,14 @@ describe('archive', function () {
       'sub/y.jpg': '',
     })
     const counted = entries.map((entry) => ({ ...entry, open: () => (opened.push(entry.path), entry.open()) }))
-    const { bytes } = await archive(counted, { ignore: '# nothing' })
+    const { bytes } = await archiveOf(counted, { ignore: '# nothing' })
     const paths = (await listed(bytes)).filter(({ type }) => type === 'File').map(({ path }) => path)
     assert.deepEqual(paths, ['.sourceignore', 'docs/a.md', 'sub/.sourceignore', 'sub/y.jpg'])
     assert.deepEqual(opened.toSorted(), paths)
   })
 
   it('applies spec.ignore', async () => {
-    const { bytes } = await archive(entriesOf({ 'a/x': '', 'b/x': '' }), { ignore: '/*\n!/b' })
+    const { bytes } = await archiveOf(entriesOf({ 'a/x': '', 'b/x': '' }), { ignore: '/*\n!/b' })
     assert.deepEqual(
       (await listed(bytes)).map(({ path }) => path),
       ['b', 'b/x'],
@@ -225,8 +197,8 @@ describe('archive', function () {
   })
 
   it('uses the digest algorithm that it is told', async () => {
-    assert.match((await archive(tree, { digestAlgorithm: 'blake3' })).result.digest, /^blake3:[0-9a-f]{64}$/)
-    assert.match((await archive(tree, { digestAlgorithm: 'sha512' })).result.digest, /^sha512:[0-9a-f]{128}$/)
+    assert.match((await archiveOf(tree, { digestAlgorithm: 'blake3' })).result.digest, /^blake3:[0-9a-f]{64}$/)
+    assert.match((await archiveOf(tree, { digestAlgorithm: 'sha512' })).result.digest, /^sha512:[0-9a-f]{128}$/)
   })
 
   it('refuses hostile paths before it opens anything, ignored or not', async () => {
@@ -247,7 +219,7 @@ describe('archive', function () {
   })
 
   it('keeps names that only some file systems take for the same', async () => {
-    const { result } = await archive(entriesOf({ A: '', a: '', é: '', 'e\u0301': '', ß: '', ss: '' }))
+    const { result } = await archiveOf(entriesOf({ A: '', a: '', é: '', 'e\u0301': '', ß: '', ss: '' }))
     assert.equal(result.files, 6)
   })
 
@@ -264,7 +236,7 @@ describe('archive', function () {
   })
 
   it('counts no bytes of what is ignored', async () => {
-    await archive(entriesOf({ 'a.zip': 'xxxxxxxxx', b: 'x' }), { limits: { maxBytes: 5, maxFileBytes: 5 } })
+    await archiveOf(entriesOf({ 'a.zip': 'xxxxxxxxx', b: 'x' }), { limits: { maxBytes: 5, maxFileBytes: 5 } })
   })
 
   it('stops to read a source that offers files without end', async () => {
@@ -323,7 +295,7 @@ describe('archive', function () {
         return Buffer.alloc(sizeBytes)
       },
     }))
-    const done = archive(entries)
+    const done = archiveOf(entries)
     const waits: number[] = []
     for (let next = 0; next < sizes.length; next++) {
       while (releases.length <= next) await new Promise((resolve) => setImmediate(resolve))
@@ -355,7 +327,7 @@ describe('archive', function () {
       const aborter = new AbortController()
       const reason = new Error(`timeout of ${name}`)
       setTimeout(() => aborter.abort(reason), 20)
-      await assert.rejects(archive(entries, { signal: aborter.signal }), reason)
+      await assert.rejects(archiveOf(entries, { signal: aborter.signal }), reason)
     }
   })
 

@@ -1,11 +1,13 @@
 import type { Writable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
-import { defaultArchiveLimits, planArchive, type ArchiveLimits } from './archive-plan.ts'
-import { readBodies } from './bodies.ts'
+import { defaultArchiveLimits, planArchive, type ArchiveLimits, type SymlinkPolicy } from './archive-plan.ts'
 import { makeHasher, type DigestAlgorithm } from '../digest.ts'
 import type { Entries } from '../entry.ts'
-import { gzip, type Compressor } from './gzip.ts'
-import { tarStream } from './tar-stream.ts'
+import type { Compressor } from './gzip.ts'
+import { gzipMembers } from './member-gzip.ts'
+
+/** What is written at once: members may be tiny. */
+const writeBytes = 512 * 1024
 
 /** What an archive depends on beside the entries. */
 export interface ArchiveOptions {
@@ -15,8 +17,10 @@ export interface ArchiveOptions {
   limits?: Partial<ArchiveLimits> | undefined
   /** Defaults to sha256. */
   digestAlgorithm?: DigestAlgorithm | undefined
+  /** Defaults to `drop`. */
+  symlinks?: SymlinkPolicy | undefined
   signal?: AbortSignal | undefined
-  /** Defaults to one plain gzip member. */
+  /** Defaults to a chain of gzip members that are all made anew. */
   compress?: Compressor | undefined
 }
 
@@ -29,6 +33,8 @@ export interface ArchiveResult {
   /** Of the files, before compression. */
   contentBytes: number
   ignored: number
+  /** Symbolic links that were left out, ignored ones not counted. */
+  droppedSymlinks: number
 }
 
 /**
@@ -40,9 +46,9 @@ export async function writeArchive(
   out: Writable,
   options: ArchiveOptions = {},
 ): Promise<ArchiveResult> {
-  const { signal, compress = gzip } = options
+  const { signal, compress = gzipMembers() } = options
   const limits = { ...defaultArchiveLimits, ...options.limits }
-  const plan = await planArchive(entries, { ignore: options.ignore, limits, signal })
+  const plan = await planArchive(entries, { ignore: options.ignore, limits, symlinks: options.symlinks, signal })
   const hasher = await makeHasher(options.digestAlgorithm ?? 'sha256')
   let sizeBytes = 0
   async function* measured(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
@@ -53,12 +59,26 @@ export async function writeArchive(
     }
   }
   try {
-    const bytes = measured(compress(tarStream(readBodies(plan.files, signal))))
+    const bytes = measured(joined(compress(plan.files, signal)))
     await pipeline(bytes, out, signal ? { signal } : {})
   } catch (err) {
     signal?.throwIfAborted()
     throw err
   }
-  const { files, contentBytes, ignored } = plan
-  return { digest: hasher.digest(), sizeBytes, files: files.length, contentBytes, ignored }
+  const { files, contentBytes, ignored, droppedSymlinks } = plan
+  return { digest: hasher.digest(), sizeBytes, files: files.length, contentBytes, ignored, droppedSymlinks }
+}
+
+async function* joined(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+  let held: Buffer[] = []
+  let heldBytes = 0
+  for await (const chunk of chunks) {
+    held.push(chunk)
+    heldBytes += chunk.length
+    if (heldBytes < writeBytes) continue
+    yield held.length === 1 ? chunk : Buffer.concat(held)
+    held = []
+    heldBytes = 0
+  }
+  if (heldBytes > 0) yield Buffer.concat(held)
 }

@@ -28,7 +28,11 @@ function flawOf(path: string): string | undefined {
   if (path.includes('\n')) return 'it contains a line break'
   const components = path.split('/')
   if (components.length > maxDepth) return `it is more than ${maxDepth} components deep`
-  return components.map(componentFlaw).find((flaw) => flaw !== undefined)
+  for (const name of components) {
+    const flaw = componentFlaw(name)
+    if (flaw) return flaw
+  }
+  return undefined
 }
 
 function componentFlaw(name: string): string | undefined {
@@ -44,6 +48,8 @@ const invisible = /[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]/g
 
 /** Whether some file system takes the name for `.git`: any case, trailing dots and spaces, streams and short names of NTFS, HFS+. */
 function isGitFolder(name: string): boolean {
+  // Half a million names are looked at, and nearly all are told by their first character.
+  if (!/^[.gG\u0080-\uffff]/.test(name)) return false
   const [plain = ''] = name.replace(invisible, '').toLowerCase().split(':', 1)
   let end = plain.length
   while (plain[end - 1] === '.' || plain[end - 1] === ' ') end--

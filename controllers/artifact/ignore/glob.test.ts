@@ -118,6 +118,7 @@ describe('glob', function () {
 
   it('does as a regular expression does, for 20,000 random patterns', () => {
     const seed = Date.now() % 2 ** 32
+    console.log(`        seed ${seed}`)
     const random = makeRandom(seed)
     const pieces = ['a', 'b', 'c', '*', '*', '?', '[ab]', '[^a]', '[a-c]', '.', '\\*', '\\b']
     const make = (parts: string[], most: number): string =>

@@ -205,6 +205,7 @@ describe('ignore rules', function () {
 
   it('decides as a naive matcher does, for 20,000 random sets of rules', () => {
     const seed = Date.now() % 2 ** 32
+    console.log(`        seed ${seed}`)
     const random = makeRandom(seed)
     for (let i = 0; i < 20_000; i++) {
       const rules = Array.from({ length: 1 + random(4) }, () => randomPattern(random))

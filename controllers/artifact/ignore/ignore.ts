@@ -134,7 +134,7 @@ function lastMatch(scopes: Scope[], path: string, isFolder: boolean, floor: numb
   let best = floor
   for (const { depth, literals, wildcards } of scopes) {
     const below = depth > 0 ? components.slice(depth) : components
-    const keys = [name, `/${below.join('/')}`]
+    const keys = [name, depth > 0 ? `/${below.join('/')}` : `/${path}`]
     for (const key of isFolder ? [...keys, ...keys.map((each) => `${each}/`)] : keys) {
       best = Math.max(best, literals.get(key) ?? -1)
     }

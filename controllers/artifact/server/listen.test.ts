@@ -48,7 +48,7 @@ describe('listening', function () {
   })
 
   it('lets running downloads end before it closes, and takes no new ones', async () => {
-    await using f = await makeServer({ graceMs: 15_000 })
+    await using f = await makeServer({ graceMs: 15_000, memoryBytes: 0 })
     const artifact = await storeLarge(f)
     const idle = await dial(f.server.port)
     const sent = request(f.server.url, { path: `/${artifact.path}`, headers: { connection: 'keep-alive' } }).end()

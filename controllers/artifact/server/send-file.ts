@@ -1,25 +1,34 @@
 import type { Request, Response } from 'express'
-import type { FileHandle } from 'node:fs/promises'
-import { Readable } from 'node:stream'
-import { pipeline } from 'node:stream/promises'
+import { finished } from 'node:stream/promises'
 import type { OpenedArtifact } from '../storage/storage.ts'
 import { sameContent } from '../storage/verifier.ts'
+import type { StoredArtifact } from '../stored.ts'
+import type { Content } from './contents.ts'
 
 const chunkBytes = 256 * 1024
+
+/** The headers of every answer. */
+export const always = { 'X-Content-Type-Options': 'nosniff' }
+/** A name is only as good as its last answer (the digest says whether it changed), and nobody may pack or unpack the bytes on the way. */
+export const revalidate = 'no-cache, no-transform'
 
 /** Thrown when a file changed while it was being sent; the answer was cut off before its last byte. */
 export class ChangedWhileSentError extends Error {}
 
-/** Answers a request with an opened file or a part of it (RFC 9110: If-Match, If-None-Match, If-Range, one Range). The handle stays open. */
-export async function sendFile(req: Request, res: Response, opened: OpenedArtifact): Promise<void> {
-  const { digest, lastUpdateTime } = opened.artifact
-  const size = Number(opened.stat.size)
-  res.set({
+/** The headers of a whole stored file, but for its length. */
+export function fileHeaders({ digest, lastUpdateTime }: StoredArtifact): Record<string, string> {
+  return {
     'Content-Type': 'application/gzip',
     'Last-Modified': new Date(lastUpdateTime).toUTCString(),
     'Accept-Ranges': 'bytes',
     ETag: `"${digest}"`,
-  })
+  }
+}
+
+/** Answers a request with a file or a part of it (RFC 9110: If-Match, If-None-Match, If-Range, one Range). Resolves when it is sent; closes nothing. */
+export async function sendFile(req: Request, res: Response, content: Content): Promise<void> {
+  const size = 'bytes' in content ? content.bytes.length : Number(content.opened.stat.size)
+  res.set(fileHeaders(content.artifact))
   if (isPreconditionFailed(req, res)) return void res.status(412).end()
   if (req.fresh) return void res.status(304).end()
 
@@ -29,25 +38,40 @@ export async function sendFile(req: Request, res: Response, opened: OpenedArtifa
   if (range) res.status(206).set('Content-Range', `bytes ${start}-${end}/${size}`)
   res.set('Content-Length', String(end - start + 1))
   if (req.method === 'HEAD') return void res.end()
-  await pipeline(Readable.from(readVerified(opened, start, end), { objectMode: false }), res)
+  const sent = finished(res)
+  sent.catch(() => undefined) // it is awaited below, unless something else fails before
+  if ('opened' in content) await sendOpened(res, content.opened, { start, end }, sent)
+  else res.end(content.bytes.subarray(start, end + 1))
+  await sent
 }
 
-/** The bytes from `start` to `end`. The last ones are given away only when nobody has written to the file meanwhile: half an answer is no answer. */
-async function* readVerified({ handle, stat }: OpenedArtifact, start: number, end: number): AsyncGenerator<Buffer> {
-  for (let at = start; at <= end;) {
-    const chunk = await readChunk(handle, at, Math.min(chunkBytes, end - at + 1))
-    at += chunk.length
-    const complete = at > end
-    if (chunk.length === 0 || (complete && !sameContent(await handle.stat({ bigint: true }), stat))) {
+/**
+ * Sends the bytes of a range, reading one piece while the one before is written. The last one is given away only when nobody has written to the file
+ * meanwhile: half an answer is no answer. `sent` rejects when the client goes away.
+ */
+async function sendOpened(res: Response, opened: OpenedArtifact, range: Range, sent: Promise<void>): Promise<void> {
+  const { handle, stat } = opened
+  const { start, end } = range
+  const length = Math.min(chunkBytes, end - start + 1)
+  // Taken in turn: memory that is used again costs nothing, new memory more than the reading.
+  const buffers = [Buffer.allocUnsafeSlow(length), Buffer.allocUnsafeSlow(length)] as const
+  let written: Promise<void> | undefined
+  for (let at = start, turn = 0; at <= end; turn++) {
+    const { buffer, bytesRead } = await handle.read(buffers[turn % 2]!, 0, Math.min(length, end - at + 1), at)
+    at += bytesRead
+    if (bytesRead === 0 || (at > end && !sameContent(await handle.stat({ bigint: true }), stat))) {
       throw new ChangedWhileSentError('the file changed while it was being sent')
     }
-    yield chunk
+    await Promise.race([written, sent])
+    written = write(res, buffer.subarray(0, bytesRead))
   }
+  await Promise.race([written, sent])
+  res.end()
 }
 
-async function readChunk(handle: FileHandle, position: number, length: number): Promise<Buffer> {
-  const { buffer, bytesRead } = await handle.read(Buffer.allocUnsafe(length), 0, length, position)
-  return buffer.subarray(0, bytesRead)
+/** Resolves when the bytes may be overwritten. */
+function write(res: Response, bytes: Buffer): Promise<void> {
+  return new Promise((resolve) => res.write(bytes, () => resolve()))
 }
 
 function isPreconditionFailed(req: Request, res: Response): boolean {

@@ -2,21 +2,23 @@ import { dirname } from 'node:path/posix'
 import express, { type Express, type NextFunction, type Request, type Response } from 'express'
 import type { Logger } from 'pino'
 import { messageOf } from '../../runtime/errors.ts'
+import { Contents } from './contents.ts'
+import { answerFromMemory } from './fast-path.ts'
 import { listen, type ListenOptions, type Listening } from './listen.ts'
 import { parseTarget } from './request-target.ts'
-import { ChangedWhileSentError, sendFile } from './send-file.ts'
+import { always, ChangedWhileSentError, revalidate, sendFile } from './send-file.ts'
 import { latestName } from '../storage/paths.ts'
 import type { HistoryQuery, Storage } from '../storage/storage.ts'
 
 /** After how many seconds a client may find what is being rebuilt now. */
 const retryAfterSeconds = '5'
-/** A name is only as good as its last answer (the digest says whether it changed), and nobody may pack or unpack the bytes on the way. */
-const revalidate = 'no-cache, no-transform'
 const forever = 'public, max-age=31536000, immutable, no-transform'
 
 /** What is served, and what its owner is asked and told. */
 export interface FileServerOptions {
-  storage: Pick<Storage, 'open' | 'find'>
+  storage: Pick<Storage, 'look' | 'open' | 'find'>
+  /** How many bytes of artifacts may be kept in memory; 0 for none. Defaults to 64 MiB. */
+  memoryBytes?: number | undefined
   state: {
     /** Whether all that should be stored has been verified or rebuilt. Before that nothing is known to be missing for good. */
     ready(): boolean
@@ -42,20 +44,29 @@ export interface FileServer {
  * missing but expected, or missing before all is ready, is 503 with Retry-After; other misses are 404.
  */
 export function makeFileServer(options: FileServerOptions): FileServer {
+  const contents = new Contents(options.storage, options.memoryBytes ?? defaultMemoryBytes)
   const app = express()
   app.disable('x-powered-by')
   app.disable('etag')
   app.set('query parser', false)
   app.use((_req, res, next) => {
-    res.set({ 'X-Content-Type-Options': 'nosniff', 'Cache-Control': 'no-store' })
+    res.set({ ...always, 'Cache-Control': 'no-store' })
     next()
   })
-  app.use((req, res) => respond(req, res, options))
+  app.use((req, res) => respond(req, res, { ...options, contents }))
   app.use((err: unknown, _req: Request, res: Response, _next: NextFunction) => fail(err, res, options.log))
-  return { app, listen: (address, limits) => listen(app, address, limits) }
+  const handler = answerFromMemory(contents, app)
+  return { app, listen: (address, limits) => listen(handler, address, limits) }
 }
 
-async function respond(req: Request, res: Response, options: FileServerOptions): Promise<void> {
+/** Artifacts are small and few: this holds all that is current in most clusters. */
+const defaultMemoryBytes = 64 * 2 ** 20
+
+interface Serving extends FileServerOptions {
+  contents: Contents
+}
+
+async function respond(req: Request, res: Response, options: Serving): Promise<void> {
   if (req.method !== 'GET' && req.method !== 'HEAD')
     return answer(res.set('Allow', 'GET, HEAD'), 405, 'method not allowed')
   const target = parseTarget(req.url)
@@ -72,28 +83,27 @@ async function respondWithPath(
   req: Request,
   res: Response,
   path: string,
-  options: FileServerOptions,
+  options: Serving,
   caching = revalidate,
 ): Promise<void> {
-  const { storage, state, onDamage, log } = options
-  const opened = await storage.open(path)
-  if (typeof opened !== 'object') {
-    const expected = opened === 'damaged' || state.expects(path) ? path : undefined
+  const { contents, state, onDamage, log } = options
+  const content = await contents.open(path)
+  if (typeof content !== 'object') {
+    const expected = content === 'damaged' || state.expects(path) ? path : undefined
     const latest = path.endsWith(`/${latestName}`) ? state.current(dirname(path), 'latest') : undefined
     return respondToLoss(res, latest ?? expected, options)
   }
   try {
     res.set('Cache-Control', caching)
-    await sendFile(req, res, opened)
+    await sendFile(req, res, content)
   } catch (err) {
     if (err instanceof ChangedWhileSentError) {
       log.error({ path }, err.message)
       onDamage(path)
-    }
-    // Where it is closed the client went away, or must not take what it got for a whole answer.
-    if (!res.destroyed) throw err
+      withdraw(res)
+    } else if (!res.destroyed) throw err // where it is, the client went away
   } finally {
-    await opened.handle.close()
+    await content.close()
   }
 }
 
@@ -115,8 +125,13 @@ function answer(res: Response, status: number, message: string): void {
 /** Too many open files, a disk that fails: it may pass, and a client that waits is better than one that gives up. */
 function fail(err: unknown, res: Response, log: Logger): void {
   log.error({ error: err }, `failed to serve a file: ${messageOf(err)}`)
+  withdraw(res)
+}
+
+/** Puts 503 in place of what was to be sent; a client that has got a part of it already must not take that for a whole answer. */
+function withdraw(res: Response): void {
   if (res.headersSent) return void res.destroy()
-  res.removeHeader('Content-Length')
-  res.removeHeader('Content-Range')
+  for (const name of ['Content-Length', 'Content-Range', 'Accept-Ranges', 'ETag', 'Last-Modified'])
+    res.removeHeader(name)
   unavailable(res.set('Cache-Control', 'no-store'))
 }

@@ -2,11 +2,11 @@ import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { request, type IncomingHttpHeaders } from 'node:http'
 import { pino } from 'pino'
-import type { Listening, ListenOptions } from './listen.ts'
+import { listen, type Listening, type ListenOptions } from './listen.ts'
 import { makeFileServer } from './server.ts'
 import type { Storage } from '../storage/storage.ts'
 import type { StoredArtifact } from '../stored.ts'
-import { entriesOf, makeRandom } from '../test-support.ts'
+import { entriesOf, randomBytes } from '../test-support.ts'
 import { folder, makeStorage, type StorageFixture } from '../storage/test-storage.ts'
 
 /** What came back. */
@@ -19,13 +19,20 @@ export interface Answer {
 /** A storage that is served, and what its owner would be asked and told. */
 export interface ServerFixture extends StorageFixture {
   server: Listening
+  /** Express alone. */
+  express: Listening
   state: { ready: boolean; expected: string[]; current: string | undefined }
   damaged: string[]
   get(path: string, headers?: Record<string, string>, method?: string): Promise<Answer>
 }
 
-/** The path goes out as it is: no client tidies it up. */
-async function send(url: string, path: string, headers: Record<string, string> = {}, method = 'GET'): Promise<Answer> {
+/** Asks for a path as it is: no client tidies it up. */
+export async function send(
+  url: string,
+  path: string,
+  headers: Record<string, string> = {},
+  method = 'GET',
+): Promise<Answer> {
   const sent = request(url, { path, headers: { connection: 'close', ...headers }, method }).end()
   const [response] = await once(sent, 'response')
   const chunks: Buffer[] = []
@@ -35,26 +42,30 @@ async function send(url: string, path: string, headers: Record<string, string> =
 
 /** Serves a new storage on loopback; closed with `await using`. For tests. */
 export async function makeServer(
-  options: ListenOptions = {},
-  wrap = (storage: Storage): Pick<Storage, 'open' | 'find'> => storage,
+  { memoryBytes, ...limits }: ListenOptions & { memoryBytes?: number } = {},
+  wrap = (storage: Storage): Pick<Storage, 'look' | 'open' | 'find'> => storage,
 ): Promise<ServerFixture> {
   const f = await makeStorage({ retentionRecords: 10 })
   const state: ServerFixture['state'] = { ready: true, expected: [], current: undefined }
   const damaged: string[] = []
-  const server = await makeFileServer({
+  const files = makeFileServer({
     storage: wrap(f.storage),
     state: { ready: () => state.ready, expects: (path) => state.expected.includes(path), current: () => state.current },
     onDamage: (path) => damaged.push(path),
     log: pino({ level: 'silent' }),
-  }).listen('127.0.0.1:0', { graceMs: 5000, ...options })
+    memoryBytes,
+  })
+  const server = await files.listen('127.0.0.1:0', { graceMs: 5000, ...limits })
+  const express = await listen(files.app, '127.0.0.1:0', limits)
   return {
     ...f,
     server,
+    express,
     state,
     damaged,
     get: (path, headers, method) => send(server.url, path, headers, method),
     async [Symbol.asyncDispose]() {
-      await server.close()
+      await Promise.all([server.close(), express.close()])
       await f[Symbol.asyncDispose]()
     },
   }
@@ -62,9 +73,7 @@ export async function makeServer(
 
 /** Stores an archive of about `bytes` bytes that cannot be compressed. */
 export async function storeLarge(f: StorageFixture, into = folder, bytes = 8_000_000): Promise<StoredArtifact> {
-  const random = makeRandom(1)
-  const content = Buffer.alloc(bytes)
-  for (let at = 0; at < bytes; at += 4) content.writeUInt32LE(random(2 ** 32), at)
+  const content = randomBytes(1, bytes)
   return (await f.storage.store(into, 'large', entriesOf({ content }), { fileName: 'large' })).artifact
 }
 

@@ -1,5 +1,5 @@
 import { link, lstat, readdir, rm } from 'node:fs/promises'
-import { join } from 'node:path'
+import { dirname, join, relative } from 'node:path'
 import { parseDigest } from '../digest.ts'
 import { codeOf, ensureFolder, linkOver, refusesLinks, replace } from './durable.ts'
 import { KeyedMutex } from './locks.ts'
@@ -30,6 +30,27 @@ export class Blobs {
     this.#options = options
   }
 
+  /** Where the bytes of this digest are, if the storage has them and the file system has hard links. */
+  pathOf(digest: string): string {
+    const { algorithm, hex } = parseDigest(digest)
+    return join(this.#options.root, blobsFolder, algorithm, hex.slice(0, 2), hex)
+  }
+
+  /** Makes `target` a name of the blob; false where there is no intact one, or no further name for it. */
+  async share(digest: string, target: string): Promise<boolean> {
+    return this.#mutex.run(digest, async () => {
+      const blob = this.pathOf(digest)
+      if ((await this.#options.verifier.check(blob, digest)) !== 'intact') return false
+      try {
+        await this.#link(blob, digest, target)
+        return true
+      } catch (err) {
+        if (codeOf(err) === 'ENOENT' || refusesLinks(err)) return false
+        throw err
+      }
+    })
+  }
+
   /**
    * Gives `target` the bytes of the finished, durable file `temp`: as a name of the blob if there is one and it is intact, else of a new blob.
    * A damaged blob is replaced, under all its names. Where hard links are refused `temp` itself becomes `target`. Leaves `temp` or not.
@@ -37,7 +58,7 @@ export class Blobs {
   async place(temp: string, digest: string, target: string): Promise<void> {
     await this.#mutex.run(digest, async () => {
       try {
-        await this.#share(temp, digest, target)
+        await this.#place(temp, digest, target)
       } catch (err) {
         if (!refusesLinks(err)) throw err
         await this.#move(temp, digest, target)
@@ -45,10 +66,10 @@ export class Blobs {
     })
   }
 
-  async #share(temp: string, digest: string, target: string): Promise<void> {
+  async #place(temp: string, digest: string, target: string): Promise<void> {
     const { root, verifier } = this.#options
-    const { algorithm, hex } = parseDigest(digest)
-    const blob = join(await ensureFolder(root, `${blobsFolder}/${algorithm}/${hex.slice(0, 2)}`), hex)
+    const blob = this.pathOf(digest)
+    await ensureFolder(root, relative(root, dirname(blob)))
     for (let attempt = 1; ; attempt++) {
       const state = await verifier.check(blob, digest)
       try {
@@ -79,17 +100,16 @@ export class Blobs {
   }
 
   async #link(blob: string, digest: string, target: string): Promise<void> {
-    const before = await lstat(blob, { bigint: true })
-    await linkOver(blob, target, this.#options.temps.path())
-    this.#options.verifier.renew(before, await lstat(target, { bigint: true }), digest)
+    const { temps, verifier } = this.#options
+    await verifier.renaming(blob, target, digest, () => linkOver(blob, target, temps.path()))
   }
 
   async #move(temp: string, digest: string, target: string): Promise<void> {
-    const before = await lstat(temp, { bigint: true })
-    await replace(temp, target)
-    // Both may have been names of one file already, which a rename leaves alone.
-    await rm(temp, { force: true })
-    this.#options.verifier.renew(before, await lstat(target, { bigint: true }), digest)
+    await this.#options.verifier.renaming(temp, target, digest, async () => {
+      await replace(temp, target)
+      // Both may have been names of one file already, which a rename leaves alone.
+      await rm(temp, { force: true })
+    })
   }
 
   /** Removes the blobs that have no other name; gives their number. */

@@ -29,7 +29,7 @@ export async function failingAs<T>(reason: string, what: string, work: () => Pro
 /** Writes to an open file from where it is, and leaves it open: `handle.createWriteStream` ends only when it may close the handle. */
 export function writerOf(handle: FileHandle): Writable {
   return new Writable({
-    highWaterMark: 2 ** 20,
+    highWaterMark: 2 * 2 ** 20,
     write: (chunk: Buffer, _encoding, done) => {
       handle.writeFile(chunk).then(() => done(), done)
     },

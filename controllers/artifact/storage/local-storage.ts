@@ -1,8 +1,8 @@
-import { rm, type FileHandle } from 'node:fs/promises'
+import { rm } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
-import { writeArchive, type ArchiveResult } from '../archive/archive.ts'
+import { Archiver, type Publish } from './archiver.ts'
 import { Blobs } from './blobs.ts'
-import { ensureFolder, failingAs, syncFolder, writerOf } from './durable.ts'
+import { ensureFolder, failingAs, syncFolder } from './durable.ts'
 import { archiveError } from '../archive/entry-path.ts'
 import type { Entries } from '../entry.ts'
 import { GarbageCollector } from './garbage.ts'
@@ -37,7 +37,6 @@ export async function openStorage(options: StorageOptions): Promise<Storage> {
 class LocalStorage implements Storage {
   readonly id: string
   readonly #root: string
-  readonly #options: StorageOptions
   readonly #temps: Temps
   readonly #verifier = new Verifier()
   /** One writer per folder at a time. */
@@ -48,6 +47,7 @@ class LocalStorage implements Storage {
   readonly #garbage: GarbageCollector
   readonly #orphans: Orphans
   readonly #patrol: Patrol
+  readonly #archiver: Archiver
 
   constructor(root: string, id: string, temps: Temps, options: StorageOptions) {
     const { retentionTtlMs: ttlMs = 60_000, retentionRecords: records = 2, now = Date.now } = options
@@ -55,12 +55,12 @@ class LocalStorage implements Storage {
     const verifier = this.#verifier
     this.id = id
     this.#root = root
-    this.#options = options
     this.#temps = temps
     const histories = new Histories(root, temps, options.log)
     const blobs = new Blobs({ root, temps, verifier, namesOf: (digest) => this.#namesOf(digest) })
     this.#histories = histories
     this.#blobs = blobs
+    this.#archiver = new Archiver({ root, temps, verifier, blobs, rules: options })
     this.#publisher = new Publisher({ root, temps, verifier, histories, blobs, now })
     this.#garbage = new GarbageCollector({ root, histories, records, ttlMs, now, monotonic })
     this.#orphans = new Orphans({ root, temps, histories, locks: this.#locks, ttlMs, monotonic })
@@ -83,35 +83,16 @@ class LocalStorage implements Storage {
 
   async #store(folder: string, revision: string, entries: Entries, options: StoreOptions): Promise<StoreResult> {
     const { fileName, named, metadata, signal } = options
-    const { path: temp, handle } = await this.#temps.create()
-    try {
-      const { digest, sizeBytes } = await this.#write(handle, entries, options)
-      return await this.#locks.run(folder, async () => {
+    const publish: Publish = (archive) =>
+      this.#locks.run(folder, async () => {
         signal?.throwIfAborted() // by now another process may be the one to write
-        const archive = { temp, digest, sizeBytes }
-        const { artifact, changed, superseded } = await this.#publisher.publish(folder, archive, {
-          revision,
-          fileName,
-          named,
-          metadata,
-        })
-        if (superseded !== undefined) this.#garbage.superseded(superseded)
-        this.#patrol.watch(folder, artifact.path, artifact.digest)
-        return { artifact, changed, droppedSymlinks: 0 }
+        const published = await this.#publisher.publish(folder, archive, { revision, fileName, named, metadata })
+        if (published?.superseded !== undefined) this.#garbage.superseded(published.superseded)
+        if (published) this.#patrol.watch(folder, published.artifact.path, published.artifact.digest)
+        return published
       })
-    } finally {
-      await handle.close()
-      await rm(temp, { force: true })
-    }
-  }
-
-  async #write(handle: FileHandle, entries: Entries, { ignore, signal }: StoreOptions): Promise<ArchiveResult> {
-    const { limits, digestAlgorithm, compress } = this.#options
-    const out = writerOf(handle)
-    const result = await writeArchive(entries, out, { ignore, limits, digestAlgorithm, compress, signal })
-    await handle.sync()
-    this.#verifier.trust(await handle.stat({ bigint: true }), result.digest)
-    return result
+    const { artifact, changed, droppedSymlinks } = await this.#archiver.archive(entries, options, publish)
+    return { artifact, changed, droppedSymlinks }
   }
 
   async check({ path, digest }: Pick<StoredArtifact, 'path' | 'digest'>): Promise<Integrity> {
@@ -125,15 +106,27 @@ class LocalStorage implements Storage {
     })
   }
 
+  async look(path: string): Promise<StoredArtifact | 'missing' | 'damaged' | undefined> {
+    const artifact = await this.#recordOf(path)
+    if (!artifact) return undefined
+    const integrity = await this.#verifier.check(join(this.#root, artifact.path), artifact.digest)
+    return integrity === 'intact' ? artifact : integrity
+  }
+
   async open(path: string): Promise<OpenedArtifact | 'missing' | 'damaged' | undefined> {
+    const artifact = await this.#recordOf(path)
+    if (!artifact) return undefined
+    const opened = await this.#verifier.open(join(this.#root, artifact.path), artifact.digest)
+    return typeof opened === 'string' ? opened : { artifact, ...opened }
+  }
+
+  /** What the log says of a path. */
+  async #recordOf(path: string): Promise<StoredArtifact | undefined> {
     const parsed = parsePath(path)
     if (!parsed) return undefined
     const history = await this.#historyOf(parsed.folder)
     const entry = parsed.file === latestName ? history.at(-1) : history.findLast(({ file }) => file === parsed.file)
-    if (!entry) return undefined
-    const artifact = toArtifact(parsed.folder, entry)
-    const opened = await this.#verifier.open(join(this.#root, artifact.path), artifact.digest)
-    return typeof opened === 'string' ? opened : { artifact, ...opened }
+    return entry && toArtifact(parsed.folder, entry)
   }
 
   async find(folder: string, query: HistoryQuery): Promise<StoredArtifact | undefined> {

@@ -10,9 +10,10 @@ import type { StoredArtifact } from '../stored.ts'
 import type { Temps } from './temps.ts'
 import type { Verifier } from './verifier.ts'
 
-/** A complete archive that is on disk for good, but under no name of its own yet. */
+/** A complete archive. */
 export interface FinishedArchive {
-  temp: string
+  /** Where it is, on disk for good but under no name of its own yet; undefined where there should be a blob of the digest. */
+  temp: string | undefined
   digest: string
   sizeBytes: number
 }
@@ -37,6 +38,14 @@ export interface PublisherOptions {
   now: () => number
 }
 
+/** What has been published. */
+export interface Published {
+  artifact: StoredArtifact
+  changed: boolean
+  /** The path that was current before. */
+  superseded: string | undefined
+}
+
 /** Makes a finished archive the current one of a folder. To be called under the folder's lock. */
 export class Publisher {
   readonly #options: PublisherOptions
@@ -45,17 +54,17 @@ export class Publisher {
     this.#options = options
   }
 
-  /** The file first, then the log that names it, then the link for people; all durable at the end. `superseded` is the path that was current before. */
+  /** The file first, then the log that names it, then the link for people; all durable at the end. Undefined, and no effect, where the bytes are not there. */
   async publish(
     folder: string,
     { temp, digest, sizeBytes }: FinishedArchive,
     { revision, fileName, named, metadata }: Publication,
-  ): Promise<{ artifact: StoredArtifact; changed: boolean; superseded: string | undefined }> {
-    const { root, verifier, histories, blobs, now } = this.#options
+  ): Promise<Published | undefined> {
+    const { root, histories, now } = this.#options
     const path = await ensureFolder(root, folder)
     const history = await histories.read(folder)
     const file = await this.#freeName(path, history, fileName, digest, named)
-    if ((await verifier.check(join(path, file), digest)) !== 'intact') await blobs.place(temp, digest, join(path, file))
+    if (!(await this.#provide(join(path, file), digest, temp))) return undefined
 
     const before = history.at(-1)
     const written = append(history, { file, revision, digest, size: sizeBytes }, metadata, now())
@@ -68,6 +77,14 @@ export class Publisher {
       changed,
       superseded: changed && before ? `${folder}/${before.file}` : undefined,
     }
+  }
+
+  async #provide(file: string, digest: string, temp: string | undefined): Promise<boolean> {
+    const { verifier, blobs } = this.#options
+    if ((await verifier.check(file, digest)) === 'intact') return true
+    if (temp === undefined) return blobs.share(digest, file)
+    await blobs.place(temp, digest, file)
+    return true
   }
 
   /** The first name that no other bytes of this object have had: a name that was published once must never stand for anything else. */

@@ -124,7 +124,7 @@ describe('damage to stored files', function () {
 
       await f.storage.discard(artifact.path)
       assert.equal(await f.storage.check(artifact), broken ? 'missing' : 'intact', 'only what is damaged is removed')
-      assert.deepEqual(await f.store('one'), { artifact, changed: false })
+      assert.deepEqual(await f.store('one'), { artifact, changed: false, droppedSymlinks: 0 })
       assert.equal(await f.storage.check(artifact), 'intact')
       assert.deepEqual(await served(f, artifact.path), bytes)
       assert.deepEqual(await f.storage.patrol(), [])
@@ -134,7 +134,7 @@ describe('damage to stored files', function () {
       await using f = await makeStorage()
       const { artifact } = await f.store('one')
       await damage(join(f.root, artifact.path))
-      assert.deepEqual(await f.store('one'), { artifact, changed: false })
+      assert.deepEqual(await f.store('one'), { artifact, changed: false, droppedSymlinks: 0 })
       const fresh = await openStorage({ root: f.root })
       assert.equal(await fresh.check(artifact), 'intact')
       assert.ok((await lstat(join(f.root, artifact.path))).isFile())
@@ -238,6 +238,12 @@ describe('a blob that can get no further name', function () {
     assert.equal(await f.storage.check(second.artifact), 'intact')
     assert.equal(await f.storage.check(artifact), 'intact')
     assert.deepEqual(await served(f, second.artifact.path), await served(f, artifact.path))
+    for (const name of ['third', 'fourth']) {
+      const options = { fileName: 'h', contentKey: 'same content' }
+      const own = await f.storage.store(`gitrepository/${name}/app`, 'r', entriesOf({ 'a.txt': 'same' }), options)
+      assert.equal(await f.storage.check(own.artifact), 'intact')
+      assert.deepEqual(await served(f, own.artifact.path), await served(f, artifact.path))
+    }
     assert.deepEqual(await readdir(join(f.root, '.openflux/tmp')), [])
   })
 })

@@ -3,7 +3,7 @@ import type { Logger } from 'pino'
 import type { ArchiveLimits, SymlinkPolicy } from '../archive/archive-plan.ts'
 import type { DigestAlgorithm } from '../digest.ts'
 import type { Entries } from '../entry.ts'
-import type { Compressor } from '../archive/gzip.ts'
+import type { GzipForm } from '../archive/gzip.ts'
 import type { HistoryQuery } from './history.ts'
 import type { StoredArtifact } from '../stored.ts'
 import type { Integrity } from './verifier.ts'
@@ -29,8 +29,8 @@ export interface StorageOptions {
   now?: (() => number) | undefined
   /** Ms of a clock that is never set. Defaults to `now` where that is given, else to the system's. */
   monotonic?: (() => number) | undefined
-  /** Defaults to one plain gzip member. */
-  compress?: Compressor | undefined
+  /** How archives are compressed. Defaults to `members`. */
+  gzip?: GzipForm | undefined
 }
 
 /** What an archive is made and known by, beside its revision. */
@@ -88,6 +88,9 @@ export interface Storage {
 
   /** Whether a stored file is there, on record, and what it should be. */
   check(artifact: Pick<StoredArtifact, 'path' | 'digest'>): Promise<Integrity>
+
+  /** What is stored under a path, its file unchanged since its bytes were found to be right; without opening it where that is known. */
+  look(path: string): Promise<StoredArtifact | 'missing' | 'damaged' | undefined>
 
   /** Opens a file to serve it; `latest.tar.gz` is the current one. Undefined where no log knows the path. */
   open(path: string): Promise<OpenedArtifact | 'missing' | 'damaged' | undefined>

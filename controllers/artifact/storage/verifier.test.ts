@@ -121,15 +121,61 @@ describe('verifier', function () {
   it('takes a record over to the times that a new name has brought, unless the content changed, too', async () => {
     await using f = await makeFixture()
     await f.verifier.check(f.file, f.digest)
-    const before = await lstat(f.file, { bigint: true })
-    await link(f.file, `${f.file}.2`)
-    f.verifier.renew(before, await lstat(f.file, { bigint: true }), f.digest)
+    const second = `${f.file}.2`
+    await f.verifier.renaming(f.file, second, f.digest, () => link(f.file, second))
     assert.equal(await f.verifier.check(f.file, f.digest), 'intact')
     assert.equal(f.hashes(), 1)
-    await appendFile(f.file, 'X')
-    f.verifier.renew(before, await lstat(f.file, { bigint: true }), f.digest)
+    await f.verifier.renaming(f.file, f.file, f.digest, () => appendFile(second, 'X'))
     assert.equal(await f.verifier.check(f.file, f.digest), 'damaged')
     assert.equal(f.hashes(), 2)
+  })
+
+  it('does not hash a file again that gets names while many ask for it', async () => {
+    await using f = await makeFixture()
+    await f.verifier.check(f.file, f.digest)
+    let done = false
+    const asking = Array.from({ length: 20 }, async () => {
+      while (!done) assert.equal(await f.verifier.check(f.file, f.digest), 'intact')
+    })
+    for (let i = 0; i < 200; i++) {
+      const name = `${f.file}.${i}`
+      await f.verifier.renaming(f.file, name, f.digest, () => link(f.file, name))
+    }
+    done = true
+    await Promise.all(asking)
+    assert.equal(f.hashes(), 1)
+  })
+
+  it('lets those wait who ask within a renaming', async () => {
+    await using f = await makeFixture()
+    await f.verifier.check(f.file, f.digest)
+    const linked = Promise.withResolvers<void>()
+    const goOn = Promise.withResolvers<void>()
+    const second = `${f.file}.2`
+    const renaming = f.verifier.renaming(f.file, second, f.digest, async () => {
+      await link(f.file, second)
+      linked.resolve()
+      await goOn.promise
+    })
+    await linked.promise
+    const state = f.verifier.check(f.file, f.digest)
+    for (let look = 0; look < 20; look++) await lstat(f.file) // longer than the check looks at it
+    goOn.resolve()
+    await renaming
+    assert.equal(await state, 'intact')
+    assert.equal(f.hashes(), 1)
+  })
+
+  it('answers those who have waited for a renaming that failed', async () => {
+    await using f = await makeFixture()
+    const started = Promise.withResolvers<void>()
+    const { promise, reject } = Promise.withResolvers<void>()
+    const renaming = f.verifier.renaming(f.file, f.file, f.digest, () => (started.resolve(), promise))
+    await started.promise
+    const state = f.verifier.check(f.file, f.digest)
+    reject(new Error('no space left'))
+    await assert.rejects(renaming, { message: 'no space left' })
+    assert.equal(await state, 'intact')
   })
 
   it('calls a file damaged that is written to whenever it is read', async () => {

@@ -41,6 +41,7 @@ const attempts = 3
 export class Verifier {
   readonly #records = new Map<string, HashRecord>()
   readonly #running = new Map<string, Promise<string | undefined>>()
+  readonly #renaming = new Map<string, Promise<void>>()
   readonly #hashing = new Semaphore(concurrentHashes)
   readonly #hashFile: HashFile
 
@@ -85,19 +86,44 @@ export class Verifier {
     this.#remember(stat, { digest, hashedMs: now, firstSeenMs: now, settled: false })
   }
 
-  /** Takes the record of a file over to its new times after it has got or lost a name, provided that its content is as old as before. */
-  renew(before: BigIntStats, after: BigIntStats, digest: string): void {
-    const record = this.#records.get(keyOf(before, digest))
-    if (record && sameContent(record, after) && keyOf(before, digest) === keyOf(after, digest))
-      this.#remember(after, record)
+  /**
+   * Runs work that gives the file `from` a name or takes one, and after which it is at `to`. That changes a time of the inode but not its content: its record is
+   * taken over, and who asks for one of its names meanwhile waits for that, rather than hash it once more.
+   */
+  async renaming(from: string, to: string, digest: string, work: () => Promise<void>): Promise<void> {
+    const before = await lstat(from, { bigint: true })
+    const key = keyOf(before, digest)
+    const { promise, resolve } = Promise.withResolvers<void>()
+    this.#renaming.set(key, promise)
+    try {
+      await work()
+      const after = await lstat(to, { bigint: true })
+      const record = this.#records.get(key)
+      if (record && sameContent(record, after) && key === keyOf(after, digest)) this.#remember(after, record)
+    } finally {
+      if (this.#renaming.get(key) === promise) this.#renaming.delete(key)
+      resolve()
+    }
   }
 
   /** The bytes' stat if they are right; hashes them if need be. */
   async #verify(handle: FileHandle, digest: string, maxAgeMs: number): Promise<BigIntStats | undefined> {
-    for (let attempt = 0; attempt < attempts; attempt++) {
+    let lookedTwice = false
+    for (let attempt = 0; attempt < attempts;) {
       const stat = await handle.stat({ bigint: true })
       if (!stat.isFile()) return undefined
-      const actual = this.#known(stat, digest, maxAgeMs) ?? (await this.#hashOnce(handle, stat, digest))
+      const known = this.#known(stat, digest, maxAgeMs)
+      if (known !== undefined) return known === digest ? stat : undefined
+      const renaming = this.#renaming.get(keyOf(stat, digest))
+      await renaming
+      if (renaming) continue
+      // What was seen may be of a moment within a renaming that has just ended.
+      if (!lookedTwice) {
+        lookedTwice = true
+        continue
+      }
+      attempt++
+      const actual = await this.#hashOnce(handle, stat, digest)
       if (actual !== undefined) return actual === digest ? stat : undefined
     }
     return undefined
