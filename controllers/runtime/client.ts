@@ -1,4 +1,5 @@
-import { type Dispatcher, request } from 'undici'
+import type { Dispatcher } from 'undici'
+import { abortableRequest } from './abortable-request.ts'
 import { messageOf, ReconcileError } from './errors.ts'
 import { apiPath, type Kind, type KubeObject, type ObjectKey } from './kind.ts'
 import type { CredentialSource, Credentials } from './kube-config.ts'
@@ -25,6 +26,8 @@ export interface Selection {
   /** Empty or absent: all namespaces. */
   namespace?: string | undefined
   labelSelector?: string | undefined
+  /** E.g. `metadata.name=x`. Of watches alone. */
+  fieldSelector?: string | undefined
 }
 
 type Query = Record<string, string | number | boolean | undefined>
@@ -103,6 +106,7 @@ export class Client {
       watch: true,
       allowWatchBookmarks: true,
       labelSelector: selection.labelSelector,
+      fieldSelector: selection.fieldSelector,
       resourceVersion,
       timeoutSeconds: seconds,
     }
@@ -197,7 +201,7 @@ export class Client {
     for (const [name, value] of Object.entries(options.query ?? {}))
       if (value !== undefined && value !== '') query.set(name, String(value))
     const search = query.size ? `?${query.toString()}` : ''
-    return request(`${credentials.server}${path}${search}`, {
+    const request = {
       method,
       dispatcher: credentials.dispatcher,
       headers: {
@@ -207,11 +211,11 @@ export class Client {
         ...(options.body !== undefined && { 'content-type': options.contentType ?? 'application/json' }),
       },
       body: options.body === undefined ? null : JSON.stringify(options.body),
-      signal: options.signal ?? null,
       // A watch that opens on a connection cut without notice must fail fast: the informer's promise is a cache that is right within 30 s.
       headersTimeout: options.watch ? 5_000 : headersTimeoutMs,
       bodyTimeout: options.watch ? 0 : headersTimeoutMs,
-    })
+    }
+    return abortableRequest(`${credentials.server}${path}${search}`, request, options.signal)
   }
 }
 

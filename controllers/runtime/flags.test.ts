@@ -50,7 +50,21 @@ describe('flags', () => {
     assert.equal(parse([], { RUNTIME_NAMESPACE: 'here' }).runtimeNamespace, 'here')
   })
 
+  it('open feature gates by name', () => {
+    const off = { CacheSecretsAndConfigMaps: false, ObjectLevelWorkloadIdentity: false }
+    assert.deepEqual(parse([]).featureGates, off)
+    const text = 'ObjectLevelWorkloadIdentity=true,CacheSecretsAndConfigMaps=false'
+    assert.deepEqual(parse([`--feature-gates=${text}`]).featureGates, { ...off, ObjectLevelWorkloadIdentity: true })
+    assert.deepEqual(parse([], { FEATURE_GATES: text }).featureGates, { ...off, ObjectLevelWorkloadIdentity: true })
+    const { defaultServiceAccount, tokenCacheMaxSize, tokenCacheMaxDuration } = parse([])
+    assert.deepEqual([defaultServiceAccount, tokenCacheMaxSize, tokenCacheMaxDuration], ['', 100, 3_600_000])
+  })
+
   for (const argument of [
+    '--feature-gates=Unknown=true',
+    '--feature-gates=ObjectLevelWorkloadIdentity',
+    '--feature-gates=ObjectLevelWorkloadIdentity=yes',
+    '--token-cache-max-size=-1',
     '--concurrent=0',
     '--concurrent=x',
     '--requeue-dependency=1d',

@@ -27,6 +27,32 @@ export interface RuntimeFlags {
   fluxNamespace: string
   logLevel: LogLevel
   logEncoding: LogEncoding
+  featureGates: FeatureGates
+  defaultServiceAccount: string
+  tokenCacheMaxSize: number
+  tokenCacheMaxDuration: number
+}
+
+/** What is off unless it is asked for; the names are Flux's. */
+export interface FeatureGates {
+  /** Nothing to switch here: Secrets are never cached. */
+  CacheSecretsAndConfigMaps: boolean
+  /** Objects may name a service account whose identity at a cloud provider they use. */
+  ObjectLevelWorkloadIdentity: boolean
+}
+
+const noFeatureGates: FeatureGates = { CacheSecretsAndConfigMaps: false, ObjectLevelWorkloadIdentity: false }
+
+/** A parser of `Name=true,Other=false`, for `argParser`. */
+export function featureGatesArg(text: string): FeatureGates {
+  const gates = { ...noFeatureGates }
+  for (const pair of text.split(',').filter(Boolean)) {
+    const [name = '', value] = pair.split('=').map((part) => part.trim())
+    if (!Object.hasOwn(gates, name)) throw new InvalidArgumentError(`there is no feature gate '${name}'`)
+    if (value !== 'true' && value !== 'false') throw new InvalidArgumentError(`'${name}' is neither true nor false`)
+    gates[name as keyof FeatureGates] = value === 'true'
+  }
+  return gates
 }
 
 /** An option whose environment variable is its name in capitals, or `env` where Flux has another. */
@@ -107,6 +133,19 @@ export function makeCommand(name: string, description: string): Command {
     flag('--flux-namespace <name>', "where Flux's lease is looked for").default('flux-system'),
     flag('--log-level <level>', 'how much is logged').choices(logLevels).default('info'),
     flag('--log-encoding <encoding>', 'how it is logged').choices(logEncodings).default('json'),
+    flag('--feature-gates <gates>', `Name=true,…, of ${Object.keys(noFeatureGates).join(', ')}`)
+      .argParser(featureGatesArg)
+      .default(noFeatureGates, 'all off'),
+    flag(
+      '--default-service-account <name>',
+      'whose identity at a cloud provider objects use that name none; needs ObjectLevelWorkloadIdentity',
+    ).default(''),
+    flag('--token-cache-max-size <n>', 'how many tokens of providers are kept, 0 for none')
+      .argParser(integerArg(0))
+      .default(100),
+    flag('--token-cache-max-duration <duration>', 'how long one is kept at most')
+      .argParser(durationArg)
+      .default(3_600_000, '1h'),
   ])
     command.addOption(option)
   return command

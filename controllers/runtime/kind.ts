@@ -91,6 +91,11 @@ export function parseKey(key: string): ObjectKey {
   return { namespace: key.slice(0, slash), name: key.slice(slash + 1) }
 }
 
+/** Whether objects can have this name (RFC 1123 subdomain): as part of a path, one such as `..` would ask for something else. */
+export function isObjectName(name: string): boolean {
+  return name.length <= 253 && /^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$/.test(name)
+}
+
 /** The REST path of a kind's collection or, with `name`, of one object. An empty namespace means all of them. */
 export function apiPath(kind: Kind, namespace = '', name = ''): string {
   const root = kind.group ? `/apis/${kind.group}/${kind.version}` : `/api/${kind.version}`

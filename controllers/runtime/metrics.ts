@@ -110,3 +110,48 @@ export const watchRestarts = new Counter({
   labelNames: ['kind', 'cause'] as const,
   registers,
 })
+
+export const secretWatches = new Gauge({
+  name: 'openflux_secret_watches',
+  help: 'Secrets that are watched because an object refers to them.',
+  registers,
+})
+
+export const tokenCacheEvents = new Counter({
+  name: 'gotk_token_cache_events_total',
+  help: 'Tokens that an object needed: cache_hit where it was there, else cache_miss.',
+  labelNames: ['event_type', 'kind', 'name', 'namespace', 'operation'] as const,
+  registers,
+})
+
+export const tokenCacheRequests = new Counter({
+  name: 'gotk_token_cache_requests_total',
+  help: 'Tokens that were asked for at their issuer, by status: success or failure.',
+  labelNames: ['status'] as const,
+  registers,
+})
+
+export const tokenCacheItems = new Gauge({
+  name: 'gotk_token_cached_items',
+  help: 'Tokens that are kept.',
+  registers,
+})
+
+export const tokenCacheEvictions = new Counter({
+  name: 'gotk_token_cache_evictions_total',
+  help: 'Tokens that made room for others.',
+  registers,
+})
+
+export const artifactMemoryBytes = new Gauge({
+  name: 'openflux_artifact_memory_bytes',
+  help: 'Bytes of artifacts that are kept in memory to be served.',
+  registers,
+})
+
+export const artifactMemoryLookups = new Counter({
+  name: 'openflux_artifact_memory_lookups_total',
+  help: 'How often an artifact was wanted from memory: hit, miss, or none where it is too large or all room is taken.',
+  labelNames: ['result'] as const,
+  registers,
+})

@@ -57,7 +57,7 @@ export class Mutex {
 }
 
 /** What `promise` gives, or the reason of `signal` where that aborts first. */
-async function untilAborted<R>(promise: Promise<R>, signal: AbortSignal): Promise<R> {
+export async function untilAborted<R>(promise: Promise<R>, signal: AbortSignal): Promise<R> {
   signal.throwIfAborted()
   const { promise: abortion, reject } = Promise.withResolvers<never>()
   const stop = () => reject(signal.reason)

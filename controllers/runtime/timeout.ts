@@ -8,11 +8,11 @@ const maxTimerMs = 2 ** 31 - 1
  * Runs `work` with a signal that also aborts after `timeoutMs`. Throws ReconcileError that names `field` when that is what ended it, with the reason
  * of the failure it caused, if that had one.
  */
-export async function withTimeout<R>(
+export async function withTimeout<R, C extends Context>(
   field: string,
   timeoutMs: number,
-  ctx: Context,
-  work: (bounded: Context) => Promise<R>,
+  ctx: C,
+  work: (bounded: C) => Promise<R>,
 ): Promise<R> {
   const timeout = AbortSignal.timeout(Math.min(Math.ceil(timeoutMs), maxTimerMs))
   try {

@@ -1,5 +1,6 @@
 import {
   deleteCondition,
+  getCondition,
   isTrue,
   markFalse,
   markReconciling,
@@ -22,7 +23,7 @@ export const FetchFailed = 'FetchFailed'
 export const StorageOperationFailed = 'StorageOperationFailed'
 export const SourceVerified = 'SourceVerified'
 
-/** Conditions that are there only while something is wrong. */
+/** Conditions of every kind that are there only while something is wrong; kinds may add their own (`Source.failureConditions`). */
 const failures = [FetchFailed, StorageOperationFailed]
 
 /** Reasons that say our own storage failed, not the fetch. */
@@ -37,8 +38,10 @@ const storageReasons: ReadonlySet<string> = new Set([
   'SymlinkUpdateFailed',
 ])
 
-export function hasFailed(obj: SourceObject): boolean {
-  return isTrue(obj, FetchFailed) || isTrue(obj, StorageOperationFailed) || isTrue(obj, StalledCondition)
+/** Whether the last pass has failed. `own` are the failure conditions of this kind alone. */
+export function hasFailed(obj: SourceObject, own: readonly string[] = []): boolean {
+  const unverified = getCondition(obj, SourceVerified)?.status === 'False'
+  return unverified || [...failures, ...own, StalledCondition].some((type) => isTrue(obj, type))
 }
 
 /** A pass has begun on a spec that was not dealt with yet. */
@@ -56,16 +59,16 @@ export function markBuilding(obj: SourceObject, why: string): void {
   markUnknown(obj, ReadyCondition, Reason.Progressing, message)
 }
 
-/** Upstream has something newer than what is stored. */
-export function markOutdated(obj: SourceObject, revision: string): void {
-  if (obj.status?.artifact) markTrue(obj, ArtifactOutdated, 'NewRevision', `new upstream revision '${revision}'`)
-  markReconciling(obj, Reason.Progressing, `building artifact: new upstream revision '${revision}'`)
+/** What is stored is not what it should be; `why` says what has changed. */
+export function markOutdated(obj: SourceObject, why: { reason: string; message: string }): void {
+  if (obj.status?.artifact) markTrue(obj, ArtifactOutdated, why.reason, why.message)
+  markReconciling(obj, Reason.Progressing, `building artifact: ${why.message}`)
 }
 
-/** What is stored and served is what upstream has. */
-export function markStored(obj: SourceObject, revision: string): void {
+/** What is stored and served is what upstream has. `own` are the failure conditions of this kind alone. */
+export function markStored(obj: SourceObject, revision: string, own: readonly string[] = []): void {
   const message = `stored artifact for revision '${revision}'`
-  deleteCondition(obj, ...failures, ArtifactOutdated, ReconcilingCondition, StalledCondition)
+  deleteCondition(obj, ...failures, ...own, ArtifactOutdated, ReconcilingCondition, StalledCondition)
   markTrue(obj, ArtifactInStorage, Reason.Succeeded, message)
   markTrue(obj, ReadyCondition, Reason.Succeeded, message)
 }
@@ -76,17 +79,28 @@ export function markVerified(obj: SourceObject, message: string | undefined): vo
   else markTrue(obj, SourceVerified, Reason.Succeeded, message)
 }
 
-/** The outcome of a pass that threw. What is stored stays and is served. */
-export function markFailed(obj: SourceObject, err: unknown): { reason: string; message: string } {
+/** The outcome of a pass that threw. What is stored stays and is served. `own` are the failure conditions of this kind alone. */
+export function markFailed(
+  obj: SourceObject,
+  err: unknown,
+  own: readonly string[] = [],
+): { reason: string; message: string } {
   const reason = err instanceof ReconcileError ? err.reason : Reason.Failed
   const message = messageOf(err)
-  const type = storageReasons.has(reason) ? StorageOperationFailed : FetchFailed
-  deleteCondition(obj, ...failures.filter((other) => other !== type))
-  if (err instanceof ApiError) deleteCondition(obj, ...failures)
-  else if (reason === 'VerificationError') markFalse(obj, SourceVerified, reason, message)
-  else markTrue(obj, type, reason, message)
+  const type = failedCondition(err, reason)
+  deleteCondition(obj, ...[...failures, ...own].filter((other) => other !== type))
+  if (type === SourceVerified) markFalse(obj, type, reason, message)
+  else if (type) markTrue(obj, type, reason, message)
   markFalse(obj, ReadyCondition, reason, message)
   if (err instanceof StalledError) markStalled(obj, reason, message)
   else markReconciling(obj, Reason.ProgressingWithRetry, message)
   return { reason, message }
+}
+
+/** The condition that tells of a failure; none where it was the API server's, which says nothing about the source. */
+function failedCondition(err: unknown, reason: string): string | undefined {
+  if (err instanceof ApiError) return undefined
+  if (err instanceof ReconcileError && err.condition) return err.condition
+  if (reason === 'VerificationError') return SourceVerified
+  return storageReasons.has(reason) ? StorageOperationFailed : FetchFailed
 }

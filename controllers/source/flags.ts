@@ -11,9 +11,11 @@ export interface StorageFlags {
   artifactRetentionTtl: number
   artifactRetentionRecords: number
   artifactDigestAlgo: 'sha256' | 'sha384' | 'sha512' | 'blake3'
+  artifactGzip: 'members' | 'single'
   artifactMaxEntries: number
   artifactMaxSize: number
   artifactMaxFileSize: number
+  artifactMemoryCache: number
 }
 
 export function addStorageFlags(command: Command): void {
@@ -36,6 +38,12 @@ export function addStorageFlags(command: Command): void {
     flag('--artifact-digest-algo <name>', 'the checksum of artifacts')
       .choices(['sha256', 'sha384', 'sha512', 'blake3'])
       .default('sha256'),
+    flag(
+      '--artifact-gzip <form>',
+      'members: only what has changed is compressed again; single: for readers of one member',
+    )
+      .choices(['members', 'single'])
+      .default('members'),
     flag('--artifact-max-entries <n>', 'the most files an artifact may have').argParser(integerArg(1)).default(500_000),
     flag('--artifact-max-size <bytes>', 'the most bytes its files may have together')
       .argParser(bytesArg)
@@ -43,6 +51,12 @@ export function addStorageFlags(command: Command): void {
     flag('--artifact-max-file-size <bytes>', 'the most bytes one file may have')
       .argParser(bytesArg)
       .default(2 ** 30, '1Gi'),
+    flag(
+      '--artifact-memory-cache <bytes>',
+      'how much of the artifacts may be kept in memory to be served, 0 for nothing',
+    )
+      .argParser(bytesArg)
+      .default(64 * 2 ** 20, '64Mi'),
   ])
     command.addOption(option)
 }

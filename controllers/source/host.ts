@@ -1,15 +1,21 @@
+import { join } from 'node:path'
 import { artifactInformerOptions, artifactName, kindFolder } from '../artifact/artifact.ts'
+import type { ArchiveLimits } from '../artifact/archive/archive-plan.ts'
 import { makeFileServer } from '../artifact/server/server.ts'
 import { type HistoryQuery, openStorage, type Storage } from '../artifact/storage/storage.ts'
+import { ownFolder } from '../artifact/storage/paths.ts'
+import { Temps } from '../artifact/storage/temps.ts'
 import { type Artifact, ArtifactKind } from '../artifact/types.ts'
 import type { Informer } from '../runtime/informer.ts'
 import { groupOf, type Kind } from '../runtime/kind.ts'
 import type { Manager } from '../runtime/manager.ts'
-import { sleep } from '../runtime/sleep.ts'
+import { SecretWatches } from '../runtime/secret-watches.ts'
+import { aborted, sleep } from '../runtime/sleep.ts'
 import { refuseBesideFlux } from './beside-flux.ts'
+import { Dependencies } from './dependencies.ts'
 import { advertisedUrl, type StorageFlags } from './flags.ts'
 import { SourceReconciler } from './reconciler.ts'
-import type { Source, SourceObject } from './source.ts'
+import type { OpenedEntries, Source, SourceObject } from './source.ts'
 import { SourceUpkeep, storageIdAnnotation } from './upkeep.ts'
 
 /** How often every current file is looked at, so that damage is noticed without a request. */
@@ -21,12 +27,18 @@ export class SourceHost {
   readonly artifacts: Informer<Artifact>
   readonly #manager: Manager
   readonly #upkeeps: Map<string, SourceUpkeep> = new Map()
+  readonly #secrets: SecretWatches
   readonly #retentionTtlMs: number
+  readonly #limits: ArchiveLimits
+  readonly #temps: Temps
   #baseUrl = ''
 
-  private constructor(manager: Manager, storage: Storage, retentionTtlMs: number) {
+  private constructor(manager: Manager, storage: Storage, flags: StorageFlags) {
     this.#manager = manager
-    this.#retentionTtlMs = retentionTtlMs
+    this.#retentionTtlMs = flags.artifactRetentionTtl
+    this.#limits = limitsOf(flags)
+    this.#temps = new Temps(join(flags.storagePath, ownFolder, 'tmp'))
+    this.#secrets = new SecretWatches({ client: manager.client, log: manager.log })
     this.storage = storage
     this.artifacts = manager.informer(ArtifactKind, { ...artifactInformerOptions, selection: manager.namespaces })
   }
@@ -38,16 +50,14 @@ export class SourceHost {
       retentionTtlMs: flags.artifactRetentionTtl,
       retentionRecords: flags.artifactRetentionRecords,
       digestAlgorithm: flags.artifactDigestAlgo,
-      limits: {
-        maxEntries: flags.artifactMaxEntries,
-        maxBytes: flags.artifactMaxSize,
-        maxFileBytes: flags.artifactMaxFileSize,
-      },
+      gzip: flags.artifactGzip,
+      limits: limitsOf(flags),
       log: manager.log,
     })
-    const host = new SourceHost(manager, storage, flags.artifactRetentionTtl)
+    const host = new SourceHost(manager, storage, flags)
     const server = makeFileServer({
       storage,
+      memoryBytes: flags.artifactMemoryCache,
       state: {
         ready: () => host.#unready() === undefined,
         expects: (path) => host.#expects(path),
@@ -63,6 +73,10 @@ export class SourceHost {
       await host.#patrol(signal)
       await listening.close()
     })
+    manager.background(async (signal) => {
+      await aborted(signal)
+      await host.#secrets.close()
+    })
     manager.readyWhen('artifacts', () => host.#unready())
     return host
   }
@@ -72,10 +86,17 @@ export class SourceHost {
     const manager = this.#manager
     const selection = { ...manager.namespaces, labelSelector: manager.flags.watchLabelSelector || undefined }
     const objects = manager.informer<T>(source.kind, { selection })
+    const dependencies = new Dependencies({
+      secrets: this.#secrets,
+      artifacts: this.artifacts,
+      open: (artifact, abort) => this.#openFiles(artifact, abort),
+      enqueue: (key) => controller.enqueue(key),
+    })
     const reconciler = new SourceReconciler(source, {
       storage: this.storage,
       objects,
       artifacts: this.artifacts,
+      dependencies,
       urlOf: (path) => `${this.#baseUrl}/${path}`,
       intervalJitterPercentage: manager.flags.intervalJitterPercentage,
     })
@@ -95,7 +116,10 @@ export class SourceHost {
       leaseAnnotations: { [storageIdAnnotation]: this.storage.id },
       beforeStart: (signal) => refuseBesideFlux(manager, signal),
       beforeTerm: (term) => upkeep.verifyAll(term),
-      duringTerm: (_, term) => upkeep.sweep(term),
+      duringTerm: async (_, term) => {
+        await upkeep.sweep(term)
+        dependencies.clear()
+      },
     })
     upkeep.attach(controller, elector)
     this.#upkeeps.set(kindFolder(source.kind), upkeep)
@@ -109,6 +133,15 @@ export class SourceHost {
       const key = `${metadata.namespace}/${owner?.name}`
       if (owner && reconciler.isDisturbed(key)) controller.enqueueUnlessFailing(key)
     })
+  }
+
+  /** Loaded only when one object uses the content of another. */
+  async #openFiles(artifact: Artifact, signal: AbortSignal): Promise<OpenedEntries> {
+    const { openArtifactFiles } = await import('./artifact-files.ts')
+    const base = `${this.#baseUrl}/`
+    const pathOf = (url: string) => (url.startsWith(base) ? url.slice(base.length) : undefined)
+    const options = { storage: this.storage, pathOf, limits: this.#limits, temps: this.#temps }
+    return openArtifactFiles(artifact, options, signal)
   }
 
   #unready(): string | undefined {
@@ -168,5 +201,13 @@ export class SourceHost {
         this.#manager.log.error({ error: err }, 'patrol of the storage failed')
       }
     }
+  }
+}
+
+function limitsOf(flags: StorageFlags): ArchiveLimits {
+  return {
+    maxEntries: flags.artifactMaxEntries,
+    maxBytes: flags.artifactMaxSize,
+    maxFileBytes: flags.artifactMaxFileSize,
   }
 }

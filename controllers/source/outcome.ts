@@ -3,7 +3,7 @@ import { requestedAtAnnotation } from '../runtime/controller.ts'
 import { ApiError, isStatus } from '../runtime/client.ts'
 import { messageOf, StalledError, WaitingError } from '../runtime/errors.ts'
 import { patchStatus, type Writer } from '../runtime/status.ts'
-import { hasFailed, markFailed } from './conditions.ts'
+import { markFailed } from './conditions.ts'
 import type { SourceObject } from './source.ts'
 
 /** A pass that takes longer than this shows its progress in the status; shorter ones save that write. */
@@ -51,32 +51,45 @@ export function observe(obj: SourceObject): void {
   obj.status = { ...obj.status, observedGeneration: obj.metadata.generation ?? 0 }
 }
 
+/** What has been stored, in the words of events. */
+export interface StoredNote {
+  /** E.g. `commit 'fix typo'`. */
+  summary: string
+  /** Symbolic links that were left out. */
+  droppedSymlinks: number
+  /** Whether the pass before had failed. */
+  recovered: boolean
+}
+
 /** Only new bytes are news; the same ones after a failure mean that it is over. */
-export function tellStored(before: SourceObject, obj: SourceObject, summary: string, ctx: Context): void {
-  const message = `stored artifact for ${summary}`
+export function tellStored(before: SourceObject, obj: SourceObject, note: StoredNote, ctx: Context): void {
+  const { droppedSymlinks, recovered } = note
+  const message = `stored artifact for ${note.summary}`
   const { revision, digest, size } = obj.status!.artifact!
-  ctx.log.info({ revision, digest, sizeBytes: size }, message)
+  ctx.log.info({ revision, digest, sizeBytes: size, droppedSymlinks }, message)
   const isNew = before.status?.artifact?.digest !== digest
-  if (isNew || hasFailed(before)) {
+  const metadata = metadataOf(obj)
+  if (isNew || recovered)
+    ctx.events.emit(obj, { severity: 'info', reason: isNew ? 'NewArtifact' : 'Succeeded', message, metadata })
+  if (isNew && droppedSymlinks > 0)
     ctx.events.emit(obj, {
-      severity: 'info',
-      reason: isNew ? 'NewArtifact' : 'Succeeded',
-      message,
-      metadata: metadataOf(obj),
+      severity: 'error',
+      reason: 'SymlinksDropped',
+      message: `left ${droppedSymlinks} symbolic link${droppedSymlinks > 1 ? 's' : ''} out of the artifact for revision '${revision}'`,
+      metadata,
     })
-  }
 }
 
 /** Nothing new upstream; worth an event of its own only after a failure. */
 export function tellUnchanged(
-  before: SourceObject,
   obj: SourceObject,
-  note: { reason: string; message: string },
+  note: { reason: string; message: string; recovered: boolean },
   ctx: Context,
 ): void {
   const { revision } = obj.status!.artifact!
+  const { reason, message, recovered } = note
   ctx.log.info({ revision }, 'artifact up-to-date')
-  if (!hasFailed(before)) ctx.events.emit(obj, { severity: 'trace', ...note })
+  if (!recovered) ctx.events.emit(obj, { severity: 'trace', reason, message })
   else
     ctx.events.emit(obj, {
       severity: 'info',
@@ -86,11 +99,11 @@ export function tellUnchanged(
     })
 }
 
-/** Puts a failure into conditions and an event; the work queue decides on the retry. */
-export function tellFailure(obj: SourceObject, err: unknown, ctx: Context): void {
+/** Puts a failure into conditions and an event; the work queue decides on the retry. `own` are the failure conditions of this kind alone. */
+export function tellFailure(obj: SourceObject, err: unknown, ctx: Context, own?: readonly string[]): void {
   // A conflict says that somebody else wrote meanwhile, nothing about the source.
   if (isStatus(err, 409)) return
-  const { reason, message } = markFailed(obj, err)
+  const { reason, message } = markFailed(obj, err, own)
   if (err instanceof StalledError) observe(obj)
   // What is waited for is no news for people; trouble with the API server is none about this source.
   const quiet = err instanceof WaitingError || err instanceof ApiError

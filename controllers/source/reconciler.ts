@@ -1,20 +1,20 @@
-import { applyArtifact, artifactFolder, cachedArtifact, isCurrent, type ServedArtifact } from '../artifact/artifact.ts'
-import type { Storage } from '../artifact/storage/storage.ts'
-import type { StoredArtifact } from '../artifact/stored.ts'
-import { type Artifact, ArtifactKind } from '../artifact/types.ts'
+import { artifactFolder } from '../artifact/artifact.ts'
+import type { Storage, StoreResult } from '../artifact/storage/storage.ts'
+import type { Artifact } from '../artifact/types.ts'
 import type { Context } from '../runtime/context.ts'
 import type { Result } from '../runtime/controller.ts'
 import { durationOf } from '../runtime/duration.ts'
-import { messageOf } from '../runtime/errors.ts'
 import type { Informer } from '../runtime/informer.ts'
 import { apiVersionOf, type ObjectKey } from '../runtime/kind.ts'
 import { equal } from '../runtime/merge-patch.ts'
 import { setFinalizer, type Writer } from '../runtime/status.ts'
 import { withTimeout } from '../runtime/timeout.ts'
-import { markBuilding, markNewGeneration, markOutdated, markStored, markVerified } from './conditions.ts'
+import { hasFailed, markNewGeneration, markOutdated, markStored, markVerified } from './conditions.ts'
+import type { Dependencies, Uses } from './dependencies.ts'
 import { observe, OutcomeWriter, tellFailure, tellStored, tellUnchanged } from './outcome.ts'
-import { makeSourceContext } from './context.ts'
+import { Publications } from './publications.ts'
 import type { Fetched, Resolved, Source, SourceContext, SourceObject } from './source.ts'
+import { checkStored, collectGarbage, fileNameOf } from './stored.ts'
 
 /** Kept from Flux, so that either controller lets go of what the other one has held. */
 export const finalizer = 'finalizers.fluxcd.io'
@@ -27,8 +27,9 @@ export interface ReconcilerOptions<T extends SourceObject> {
   storage: Storage
   objects: Informer<T>
   artifacts: Informer<Artifact>
+  dependencies: Dependencies
   /** The URL under which others reach a stored path. */
-  urlOf(path: string): string
+  urlOf: (path: string) => string
   intervalJitterPercentage: number
 }
 
@@ -36,26 +37,33 @@ export interface ReconcilerOptions<T extends SourceObject> {
 export class SourceReconciler<T extends SourceObject, U> {
   readonly source: Source<T, U>
   readonly #options: ReconcilerOptions<T>
-  /** What the Artifact of each object should say, once this process has written it. */
-  readonly #wanted: Map<string, ServedArtifact> = new Map()
+  readonly #publications: Publications
 
   constructor(source: Source<T, U>, options: ReconcilerOptions<T>) {
     this.source = source
     this.#options = options
+    this.#publications = new Publications({ kind: source.kind, artifacts: options.artifacts, urlOf: options.urlOf })
   }
 
   /** Whether somebody else has changed or deleted the Artifact of this object. */
   isDisturbed(key: string): boolean {
     const obj = this.#options.objects.cache.get(key)
-    const wanted = this.#wanted.get(key)
-    if (!obj || !wanted || obj.metadata.deletionTimestamp) return false
-    return !isCurrent(cachedArtifact(this.#options.artifacts, this.source.kind, obj), obj, wanted)
+    return obj !== undefined && this.#publications.isDisturbed(obj)
   }
 
   async reconcile(key: ObjectKey, ctx: Context): Promise<Result> {
+    const uses = this.#options.dependencies.begin(key)
+    try {
+      return await this.#reconcile(key, ctx, uses)
+    } finally {
+      uses.end(ctx.signal)
+    }
+  }
+
+  async #reconcile(key: ObjectKey, ctx: Context, uses: Uses): Promise<Result> {
     const cached = this.#options.objects.cache.get(`${key.namespace}/${key.name}`)
     if (!cached) {
-      this.#wanted.delete(`${key.namespace}/${key.name}`)
+      this.#publications.forget(`${key.namespace}/${key.name}`)
       return {}
     }
     const writer: Writer<T> = { client: ctx.client, kind: this.source.kind, informer: this.#options.objects }
@@ -72,7 +80,7 @@ export class SourceReconciler<T extends SourceObject, U> {
       return {}
     }
     const before = await this.#withFinalizer(read, writer, ctx)
-    return this.#pass(before, writer, ctx)
+    return this.#pass(before, writer, ctx, uses)
   }
 
   async #withFinalizer(obj: T, writer: Writer<T>, ctx: Context): Promise<T> {
@@ -82,7 +90,7 @@ export class SourceReconciler<T extends SourceObject, U> {
   }
 
   /** Runs the pass within the object's timeout and writes its outcome, once, for good or ill. */
-  async #pass(before: T, writer: Writer<T>, ctx: Context): Promise<Result> {
+  async #pass(before: T, writer: Writer<T>, ctx: Context, uses: Uses): Promise<Result> {
     const obj = structuredClone(before)
     const outcome = new OutcomeWriter(writer, before, obj, ctx)
     try {
@@ -90,12 +98,12 @@ export class SourceReconciler<T extends SourceObject, U> {
       const timeoutMs = durationOf('spec.timeout', obj.spec.timeout ?? defaultTimeout)
       const intervalMs = durationOf('spec.interval', obj.spec.interval)
       await withTimeout('spec.timeout', timeoutMs, ctx, (bounded) =>
-        this.#reconcileArtifact(before, obj, makeSourceContext(bounded, obj, this.#options.artifacts)),
+        this.#reconcileArtifact(before, obj, uses.of(bounded)),
       )
       observe(obj)
       return { requeueAfterMs: this.#jitter(intervalMs) }
     } catch (err) {
-      if (!ctx.signal.aborted) tellFailure(obj, err, ctx)
+      if (!ctx.signal.aborted) tellFailure(obj, err, ctx, this.source.failureConditions)
       throw err
     } finally {
       await outcome.write(obj)
@@ -104,97 +112,59 @@ export class SourceReconciler<T extends SourceObject, U> {
 
   /** stored? -> resolve -> unchanged? -> fetch -> verify -> store -> Artifact -> status -> garbage collection */
   async #reconcileArtifact(before: T, obj: T, ctx: SourceContext): Promise<void> {
-    const stored = await this.#checkStored(obj, ctx)
+    const { source } = this
+    const { storage } = this.#options
+    const recovered = hasFailed(before, source.failureConditions)
+    const stored = await checkStored(storage, source.kind, obj, ctx)
     // Whatever upstream says next: what is stored can be found, also after a change of the address it is served at.
-    if (stored) await this.#publish(obj, stored, ctx)
-    const resolved = await this.source.resolve(obj, ctx)
+    if (stored) await this.#publications.publish(obj, stored, ctx)
+    const resolved = await source.resolve(obj, ctx)
     if (stored?.revision === resolved.revision && this.#observedAsBefore(obj, resolved)) {
-      markStored(obj, resolved.revision)
-      tellUnchanged(before, obj, this.source.unchanged?.(resolved.revision) ?? upToDate(resolved.revision), ctx)
+      markVerified(obj, await source.verify?.(obj, resolved, ctx))
+      markStored(obj, resolved.revision, source.failureConditions)
+      const note = source.unchanged?.(resolved.revision) ?? upToDate(resolved.revision)
+      tellUnchanged(obj, { ...note, recovered }, ctx)
     } else {
-      if (obj.status?.artifact?.revision !== resolved.revision) markOutdated(obj, resolved.revision)
-      const { artifact, fetched, verified } = await this.#store(obj, resolved, ctx)
-      await this.#publish(obj, artifact, ctx)
+      this.#markOutdated(obj, resolved)
+      const { artifact, droppedSymlinks, summary } = await this.#store(obj, resolved, ctx)
+      await this.#publications.publish(obj, artifact, ctx)
       obj.status = { ...obj.status, ...this.#observed(obj, resolved) }
-      markVerified(obj, verified)
-      markStored(obj, resolved.revision)
-      tellStored(before, obj, fetched.summary ?? `revision '${resolved.revision}'`, ctx)
+      markStored(obj, resolved.revision, source.failureConditions)
+      tellStored(before, obj, { summary, droppedSymlinks, recovered }, ctx)
     }
-    await this.#collectGarbage(obj, ctx)
+    await collectGarbage(storage, source.kind, obj, ctx)
   }
 
-  /** Old files are no part of the outcome: what cannot be removed now will be the next time. */
-  async #collectGarbage(obj: T, ctx: Context): Promise<void> {
-    const { storage } = this.#options
-    try {
-      await storage.collectGarbage(artifactFolder(this.source.kind, obj), obj.status?.artifact?.path)
-    } catch (err) {
-      ctx.log.error({ error: messageOf(err) }, 'garbage collection failed')
-    }
+  #markOutdated(obj: T, resolved: Resolved<U>): void {
+    const { revision } = resolved
+    if (obj.status?.artifact?.revision !== revision)
+      return markOutdated(obj, { reason: 'NewRevision', message: `new upstream revision '${revision}'` })
+    const why = this.source.outdated?.(obj, resolved)
+    if (why) markOutdated(obj, why)
   }
 
-  /** The artifact that the status names, by the storage's own record, if it is there and right; else why it must be built goes into the conditions. */
-  async #checkStored(obj: T, ctx: Context): Promise<StoredArtifact | undefined> {
-    const named = obj.status?.artifact
-    if (!named) {
-      markBuilding(obj, '')
-      return undefined
-    }
-    const { storage } = this.#options
-    const folder = artifactFolder(this.source.kind, obj)
-    const state = isIn(folder, named.path) ? await storage.check(named) : 'missing'
-    if (state === 'damaged') {
-      const message = `failed to verify integrity of artifact: computed digest doesn't match '${named.digest}'`
-      ctx.events.emit(obj, { severity: 'error', reason: 'ArtifactVerificationFailed', message })
-      ctx.log.error({ path: named.path }, message)
-      await storage.discard(named.path)
-    }
-    // A status can be written by hand, and a pass can end between storing and publishing: only the current entry of the record counts.
-    const current = state === 'intact' ? await storage.find(folder, 'latest') : undefined
-    if (current?.path === named.path && current.digest === named.digest && current.revision === named.revision)
-      return current
-    ctx.log.info({ path: named.path, state }, 'artifact must be built anew')
-    markBuilding(obj, 'disappeared from storage')
-    return undefined
-  }
-
-  async #store(
-    obj: T,
-    resolved: Resolved<U>,
-    ctx: SourceContext,
-  ): Promise<{ artifact: StoredArtifact; fetched: Fetched; verified: string | undefined }> {
-    const { storage } = this.#options
+  /** Nothing is stored, and nothing of the entries read, before the revision is verified. */
+  async #store(obj: T, resolved: Resolved<U>, ctx: SourceContext): Promise<StoreResult & { summary: string }> {
     const fetched = await this.source.fetch(obj, resolved, ctx)
     try {
-      const verified = await this.source.verify?.(obj, resolved, ctx)
-      const { artifact } = await storage.store(
-        artifactFolder(this.source.kind, obj),
-        resolved.revision,
-        fetched.entries,
-        {
-          fileName: fileNameOf(resolved.revision),
-          named: obj.status?.artifact,
-          ignore: obj.spec.ignore,
-          metadata: fetched.metadata,
-          signal: ctx.signal,
-        },
-      )
-      return { artifact, fetched, verified }
+      markVerified(obj, await this.source.verify?.(obj, resolved, ctx))
+      const result = await this.#archive(obj, resolved, fetched, ctx.signal)
+      return { ...result, summary: fetched.summary ?? `revision '${resolved.revision}'` }
     } finally {
       await fetched.close?.()
     }
   }
 
-  /** Lets the Artifact say what is stored, and then the status. The bytes are being served already. */
-  async #publish(obj: T, stored: Omit<ServedArtifact, 'url'>, ctx: Context): Promise<void> {
-    const served: ServedArtifact = { ...stored, url: this.#options.urlOf(stored.path) }
-    const known = cachedArtifact(this.#options.artifacts, this.source.kind, obj)
-    this.#wanted.set(`${obj.metadata.namespace}/${obj.metadata.name}`, served)
-    if (!isCurrent(known, obj, served)) {
-      const written = await applyArtifact(ctx.client, this.source.kind, obj, served, known, ctx.signal)
-      this.#options.artifacts.put(written)
-    }
-    obj.status = { ...obj.status, artifact: served }
+  #archive(obj: T, { revision }: Resolved<U>, fetched: Fetched, signal: AbortSignal): Promise<StoreResult> {
+    return this.#options.storage.store(artifactFolder(this.source.kind, obj), revision, fetched.entries, {
+      fileName: fileNameOf(revision),
+      named: obj.status?.artifact,
+      ignore: obj.spec.ignore,
+      contentKey: fetched.contentKey,
+      symlinks: fetched.symlinks,
+      metadata: fetched.metadata,
+      signal,
+    })
   }
 
   /** The status fields that record what the stored bytes depend on. */
@@ -210,13 +180,9 @@ export class SourceReconciler<T extends SourceObject, U> {
   /** The Artifact goes first, then we let go; the files stay for the retention time, for whoever is about to download them. */
   async #finalize(obj: T, writer: Writer<T>, ctx: Context): Promise<Result> {
     if (!obj.metadata.finalizers?.includes(finalizer)) return {}
-    const artifact = cachedArtifact(this.#options.artifacts, this.source.kind, obj)
-    if (artifact?.metadata.ownerReferences?.some((owner) => owner.uid === obj.metadata.uid)) {
-      const key = { namespace: obj.metadata.namespace ?? '', name: artifact.metadata.name }
-      await ctx.client.delete(ArtifactKind, key, artifact.metadata.uid, ctx.signal)
-    }
+    await this.#publications.withdraw(obj, ctx)
     await setFinalizer(writer, obj, finalizer, false, ctx.signal)
-    this.#wanted.delete(`${obj.metadata.namespace}/${obj.metadata.name}`)
+    this.#publications.forget(`${obj.metadata.namespace}/${obj.metadata.name}`)
     ctx.log.info('source deleted, its files follow after the retention time')
     return {}
   }
@@ -229,15 +195,4 @@ export class SourceReconciler<T extends SourceObject, U> {
 
 function upToDate(revision: string): { reason: string; message: string } {
   return { reason: 'ArtifactUpToDate', message: `artifact up-to-date with remote revision: '${revision}'` }
-}
-
-/** A status written by hand, or by another tool, must not make us read or delete files of other objects. */
-function isIn(folder: string, path: string): boolean {
-  return path.startsWith(`${folder}/`) && !path.slice(folder.length + 1).includes('/')
-}
-
-/** The hash of a revision names its file; whatever could not stand in a file name is left out. */
-function fileNameOf(revision: string): string {
-  const hash = revision.slice(revision.lastIndexOf(':') + 1)
-  return hash.replace(/[^A-Za-z0-9._+-]/g, '_').replace(/^\.+/, '')
 }

@@ -1,6 +1,6 @@
 import type { ServedArtifact } from '../artifact/artifact.ts'
 import type { SymlinkPolicy } from '../artifact/archive/archive-plan.ts'
-import type { Entries } from '../artifact/entry.ts'
+import type { Entries, Entry } from '../artifact/entry.ts'
 import type { Artifact } from '../artifact/types.ts'
 import type { Context } from '../runtime/context.ts'
 import type { ConditionedObject, Kind } from '../runtime/kind.ts'
@@ -36,8 +36,15 @@ export interface SourceContext extends Context {
     /** The Artifact of another source, found by its owner reference as any consumer finds it; undefined where there is none (yet). */
     of(kind: Kind, name: string): Artifact | undefined
     /** Its files, once the bytes have been checked against its digest. Must be closed. */
-    open(artifact: Artifact): Promise<{ entries: Entries; close(): Promise<void> }>
+    open(artifact: Artifact): Promise<OpenedEntries>
   }
+}
+
+/** The files of an Artifact, which may be read in any order. */
+export interface OpenedEntries {
+  entries: readonly Entry[]
+  /** Frees what they are read from; none can be opened after. */
+  close(): Promise<void>
 }
 
 /** What upstream holds now. */
@@ -91,6 +98,9 @@ export interface Source<T extends SourceObject = SourceObject, U = unknown> {
 
   /** What alters the archive's bytes beside the revision and `observedIgnore`, by the status field that records it. */
   observed?(obj: T, resolved: Resolved<U>): Record<string, unknown>
+
+  /** Why an artifact of this revision must be built anew although upstream has not moved, in the words of `ArtifactOutdated`; asked only when `observed` differs. */
+  outdated?(obj: T, resolved: Resolved<U>): { reason: string; message: string } | undefined
 
   /** Condition types of this kind alone that are there only while something is wrong, e.g. `IncludeUnavailable`. */
   failureConditions?: readonly string[]

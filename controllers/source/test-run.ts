@@ -24,26 +24,36 @@ export interface SourceRun<T extends SourceObject> {
   client: Client
   namespace: string
   storage: string
-  fetches(): number
-  resolves(): number
-  create(name: string, spec?: Partial<T['spec']>): Promise<void>
-  read(name: string): Promise<T>
+  fetches: () => number
+  resolves: () => number
+  create: (name: string, spec?: Partial<T['spec']>) => Promise<void>
+  read: (name: string) => Promise<T>
   /** Asks for a pass and resolves with the object after it. */
-  poke(name: string): Promise<T>
-  artifact(name: string): Promise<Artifact | undefined>
-  events(name: string, reason: string): Promise<CoreEvent[]>
-  ready(name: string): Promise<T & { status: { artifact: ServedArtifact } }>
-  stop(): Promise<void>
+  poke: (name: string) => Promise<T>
+  artifact: (name: string) => Promise<Artifact | undefined>
+  events: (name: string, reason: string) => Promise<CoreEvent[]>
+  ready: (name: string) => Promise<T & { status: { artifact: ServedArtifact } }>
+  stop: () => Promise<void>
+}
+
+/** How a controller under test differs from others. */
+export interface SourceRunOptions {
+  /** Further flags, which win over those of every test. */
+  flags?: readonly string[]
+  /** Gives the kubeconfig that the controller uses in the namespace; defaults to an administrator's. */
+  login?: (client: Client, namespace: string) => Promise<string>
 }
 
 /** Starts a controller for `source`; objects get `spec` where a test says nothing else. */
 export async function startSourceRun<T extends SourceObject, U>(
   source: Source<T, U>,
   spec: T['spec'],
+  { flags = [], login }: SourceRunOptions = {},
 ): Promise<SourceRun<T>> {
-  const { kubeconfig } = await sharedControlPlane()
-  const client = clientFor(kubeconfig)
+  const { kubeconfig: admin } = await sharedControlPlane()
+  const client = clientFor(admin)
   const namespace = await makeNamespace(client)
+  const kubeconfig = (await login?.(client, namespace)) ?? admin
   const storage = await mkdtemp(join(tmpdir(), 'openflux-source-'))
   const { kind } = source
   let fetches = 0
@@ -60,7 +70,8 @@ export async function startSourceRun<T extends SourceObject, U>(
     },
   }
   const stop = new AbortController()
-  const running = await runInProcess(kubeconfig, namespace, storage, counted, stop.signal)
+  const own = [`--kubeconfig=${kubeconfig}`, `--runtime-namespace=${namespace}`, `--storage-path=${storage}`]
+  const running = await runInProcess([...own, ...flags], counted, stop.signal)
   const read = async (name: string): Promise<T> => {
     const object = await client.get<T>(kind, { namespace, name })
     assert.ok(object, `${kind.kind} ${name} is gone`)
@@ -114,9 +125,7 @@ export async function startSourceRun<T extends SourceObject, U>(
 }
 
 async function runInProcess<T extends SourceObject, U>(
-  kubeconfig: string,
-  namespace: string,
-  storage: string,
+  flags: readonly string[],
   source: Source<T, U>,
   signal: AbortSignal,
 ): Promise<{ done: Promise<void> }> {
@@ -124,10 +133,7 @@ async function runInProcess<T extends SourceObject, U>(
   addStorageFlags(command)
   command.parse(
     [
-      `--kubeconfig=${kubeconfig}`,
       '--watch-all-namespaces=false',
-      `--runtime-namespace=${namespace}`,
-      `--storage-path=${storage}`,
       '--storage-addr=127.0.0.1:0',
       '--metrics-addr=127.0.0.1:0',
       '--health-addr=127.0.0.1:0',
@@ -135,12 +141,13 @@ async function runInProcess<T extends SourceObject, U>(
       '--min-retry-delay=200ms',
       '--max-retry-delay=1s',
       '--log-level=error',
+      ...flags,
     ],
     { from: 'user' },
   )
-  const flags = command.opts<RuntimeFlags & StorageFlags>()
-  const manager = new Manager(flags, 'conformance')
-  const host = await SourceHost.open(manager, flags)
+  const parsed = command.opts<RuntimeFlags & StorageFlags>()
+  const manager = new Manager(parsed, 'conformance')
+  const host = await SourceHost.open(manager, parsed)
   host.add(source)
   return { done: manager.run(signal) }
 }

@@ -11,6 +11,7 @@ import { apiVersionOf } from '../runtime/kind.ts'
 import { finalizer } from './reconciler.ts'
 import type { Source, SourceObject } from './source.ts'
 import { download, type SourceRun, startSourceRun } from './test-run.ts'
+import { describeTrust } from './testing-trust.ts'
 
 /** An upstream that a conformance run can steer. */
 export interface Upstream<T extends SourceObject, U> {
@@ -21,6 +22,15 @@ export interface Upstream<T extends SourceObject, U> {
   publish(files: Record<string, string>): Promise<void>
   /** Makes upstream unreachable, and reachable again. */
   setDown(down: boolean): Promise<void>
+  /** For kinds that take credentials from a Secret. */
+  credentials?: {
+    /** The fields of a spec that name the Secret. */
+    specOf(secretName: string): Partial<T['spec']>
+    /** Demands other credentials from now on; gives the data of a Secret with them, in plain text. */
+    rotate(): Promise<Record<string, string>>
+    /** Demands none any more. */
+    lift(): void
+  }
   stop(): Promise<void>
 }
 
@@ -29,6 +39,7 @@ export function describeSource<T extends SourceObject, U>(
   name: string,
   makeUpstream: () => Promise<Upstream<T, U>>,
 ): void {
+  describeTrust(name, makeUpstream)
   describe(`${name} as a source`, function () {
     this.timeout(120_000)
     let upstream: Upstream<T, U>
@@ -72,7 +83,7 @@ export function describeSource<T extends SourceObject, U>(
       assert.equal(object.status.observedGeneration, object.metadata.generation)
       assert.equal(getCondition(object, 'ArtifactInStorage')?.status, 'True')
       assert.match(getCondition(object, 'Ready')!.message, /^stored artifact/)
-      for (const type of ['Reconciling', 'Stalled', 'FetchFailed', 'ArtifactOutdated'])
+      for (const type of ['Reconciling', 'Stalled', 'FetchFailed', 'ArtifactOutdated', 'SourceVerified'])
         assert.equal(getCondition(object, type), undefined)
     })
 
