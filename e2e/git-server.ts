@@ -1,17 +1,20 @@
 import { mkdtemp, rm } from 'node:fs/promises'
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import { createServer } from 'node:http'
+import type { IncomingMessage, RequestListener, Server, ServerResponse } from 'node:http'
+import { createServer as createTlsServer, type ServerOptions } from 'node:https'
 import type { Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { killBackend, relay, startBackend, type Backend } from './git-backend.ts'
 import { makeRepository, type Repository } from './git-repository.ts'
+import type { Credential } from './tools/certificates.ts'
 
 export { makeRepository, type Change, type Repository } from './git-repository.ts'
 
 /** How the server treats requests from now on. All fields may be changed while it runs. */
 export interface Behaviour {
   /** Every request must carry these. */
-  auth?: { user: string; password: string } | undefined
+  auth?: { user: string; password: string } | { bearer: string } | undefined
   /** False: the client's wish for protocol version 2 is not heard. */
   protocolV2: boolean
   /** False: fetches cannot leave out files, and only advertised commits can be asked for by id (in version 0). */
@@ -42,7 +45,7 @@ export interface Counters {
 }
 
 export interface GitServer {
-  /** `http://127.0.0.1:<port>`. A repository `<root>/app.git` is at `<url>/app.git`. */
+  /** `http://127.0.0.1:<port>`, or `https:` with TLS. A repository `<root>/app.git` is at `<url>/app.git`. */
   url: string
   /** The folder whose repositories are served. */
   root: string
@@ -60,6 +63,8 @@ export interface GitServer {
 }
 
 export interface GitServerOptions extends Partial<Behaviour> {
+  /** Serves https with a certificate; with `clientCa` every client must have one of that authority. All PEM. */
+  tls?: Credential & { clientCa?: string }
   /** Defaults to a new temporary folder. */
   root?: string
   /** Repositories elsewhere, by the first component of the path under which they are served: `{ 'app.git': '/src/app/.git' }`. */
@@ -68,7 +73,7 @@ export interface GitServerOptions extends Partial<Behaviour> {
 
 /** Serves Git repositories over smart HTTP on loopback with the real `git http-backend`; read-only. */
 export async function startGitServer(options: GitServerOptions = {}): Promise<GitServer> {
-  const { root: given, repositories = {}, ...overrides } = options
+  const { root: given, repositories = {}, tls, ...overrides } = options
   const root = given ?? (await mkdtemp(join(tmpdir(), 'git-server-')))
   const behaviour: Behaviour = { protocolV2: true, modern: true, down: false, ...overrides }
   const wire = new Wire()
@@ -77,14 +82,15 @@ export async function startGitServer(options: GitServerOptions = {}): Promise<Gi
     const [, first = '', rest = ''] = /^\/([^/]*)(.*)$/s.exec(path) ?? []
     return { folder: Object.hasOwn(repositories, first) ? repositories[first]! : join(root, first), rest }
   }
-  const server = createServer((request, response) => {
+  const listener: RequestListener = (request, response) => {
     wire.paths.push(`${request.method} ${request.url}`)
     void answer(request, response, behaviour, (path) => startBackend(folderOf(path), request, behaviour, running))
-  })
+  }
+  const server = tls ? createTlsServer(tlsOptions(tls), listener) : createServer(listener)
   server.on('connection', (socket) => wire.add(socket))
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   return {
-    url: `http://127.0.0.1:${portOf(server.address())}`,
+    url: `${tls ? 'https' : 'http'}://127.0.0.1:${portOf(server.address())}`,
     root,
     behaviour,
     running: () => running.size,
@@ -100,6 +106,10 @@ export async function startGitServer(options: GitServerOptions = {}): Promise<Gi
       if (!given) await rm(root, { recursive: true, force: true })
     },
   }
+}
+
+function tlsOptions({ certificate: cert, key, clientCa: ca }: NonNullable<GitServerOptions['tls']>): ServerOptions {
+  return { cert, key, ...(ca ? { ca, requestCert: true, rejectUnauthorized: true } : {}) }
 }
 
 function portOf(address: ReturnType<Server['address']>): number {
@@ -179,5 +189,7 @@ function decoded(path: string): string {
 
 function authorized(request: IncomingMessage, { auth }: Behaviour): boolean {
   if (!auth) return true
-  return request.headers.authorization === `Basic ${Buffer.from(`${auth.user}:${auth.password}`).toString('base64')}`
+  const { authorization } = request.headers
+  if ('bearer' in auth) return authorization === `Bearer ${auth.bearer}`
+  return authorization === `Basic ${Buffer.from(`${auth.user}:${auth.password}`).toString('base64')}`
 }

@@ -12,6 +12,7 @@ describeSource('GitRepository', async () => {
   const repository = await server.repository('app.git')
   const cacheFolder = await mkdtemp(join(tmpdir(), 'openflux-git-'))
   let files: string[] = []
+  let rotations = 0
   return {
     source: makeGitSource({ mirrors: makeMirrors({ cacheFolder }), listingLimits }),
     spec: { url: `${server.url}/app.git`, interval: '1h', ref: { branch: 'main' } },
@@ -22,6 +23,17 @@ describeSource('GitRepository', async () => {
     },
     async setDown(down) {
       server.behaviour.down = down
+    },
+    credentials: {
+      specOf: (name) => ({ secretRef: { name } }),
+      async rotate() {
+        const [username, password] = ['user', `password-${++rotations}`]
+        server.behaviour.auth = { user: username, password }
+        return { username, password }
+      },
+      lift() {
+        server.behaviour.auth = undefined
+      },
     },
     async stop() {
       await server.stop()

@@ -1,6 +1,7 @@
 import { spawn, type ChildProcessWithoutNullStreams } from 'node:child_process'
 import type { Readable, Writable } from 'node:stream'
 import { sanitize } from './failure.ts'
+import { sshProblem } from './ssh/problem.ts'
 
 /** A git process that failed. The message is safe to show. */
 export class GitError extends Error {
@@ -38,10 +39,16 @@ const graceMs = 1_000
  * Starts git. The arguments must not be built from text of users except behind `--end-of-options` or `--`. When `signal` aborts, the whole process group is
  * asked to end, and after a second made to.
  */
-export function startGit(args: readonly string[], { env, signal, secrets, onStart }: GitOptions): GitProcess {
+export function startGit(args: readonly string[], options: GitOptions): GitProcess {
+  return startProgram('git', args, options)
+}
+
+/** The same for another program that git stands on, like `ssh`. */
+export function startProgram(program: string, args: readonly string[], options: GitOptions): GitProcess {
+  const { env, signal, secrets, onStart } = options
   signal.throwIfAborted()
   // A folder that is always there: the mirrors may be removed with the storage they are in.
-  const child = spawn('git', args, { env, cwd: '/', detached: true, stdio: 'pipe' })
+  const child = spawn(program, args, { env, cwd: '/', detached: true, stdio: 'pipe' })
   if (child.pid !== undefined) onStart?.(child.pid)
   child.stdin.on('error', () => undefined) // a process that ends early says why on its standard error
   const stderr = tail(child.stderr)
@@ -62,33 +69,40 @@ export function startGit(args: readonly string[], { env, signal, secrets, onStar
     if (signal.aborted) throw signal.reason
     if (failure || code !== 0) {
       const said = sanitize(relevant(stderr()), secrets)
-      throw new GitError(said || failure?.message || `git ended with code ${code}`, code)
+      throw new GitError(said || failure?.message || `${program} ended with code ${code}`, code)
     }
   })
   ended.catch(() => undefined) // whoever awaits it hears of it; who only streams hears of it from the stream
   return { stdin: child.stdin, stdout: child.stdout, ended, kill }
 }
 
+export type RunOptions = GitOptions & { maxBytes?: number; input?: string | Buffer | undefined }
+
 /** Runs git to its end; resolves with its standard output, which must not be longer than `maxBytes`. */
-export async function runGit(args: readonly string[], options: GitOptions & { maxBytes?: number }): Promise<Buffer> {
-  const { maxBytes = 1024 * 1024 } = options
-  const git = startGit(args, options)
-  git.stdin.end()
+export async function runGit(args: readonly string[], options: RunOptions): Promise<Buffer> {
+  return await runProgram('git', args, options)
+}
+
+/** The same for another program that git stands on. */
+export async function runProgram(program: string, args: readonly string[], options: RunOptions): Promise<Buffer> {
+  const { maxBytes = 1024 * 1024, input } = options
+  const running = startProgram(program, args, options)
+  running.stdin.end(input)
   const chunks: Buffer[] = []
   let received = 0
   try {
-    for await (const chunk of git.stdout as AsyncIterable<Buffer>) {
+    for await (const chunk of running.stdout as AsyncIterable<Buffer>) {
       received += chunk.length
-      if (received > maxBytes) throw new GitError(`git wrote more than ${maxBytes} bytes`, null)
+      if (received > maxBytes) throw new GitError(`${program} wrote more than ${maxBytes} bytes`, null)
       chunks.push(chunk)
     }
   } catch (err) {
-    git.kill()
-    await git.ended.catch(() => undefined) // it ended because it was killed
+    running.kill()
+    await running.ended.catch(() => undefined) // it ended because it was killed
     options.signal.throwIfAborted()
     throw err
   }
-  await git.ended
+  await running.ended
   return Buffer.concat(chunks)
 }
 
@@ -122,6 +136,8 @@ function tail(stream: Readable): () => string {
 
 /** The lines that tell what went wrong, without progress and advice. */
 function relevant(stderr: string): string {
+  const problem = sshProblem(stderr)
+  if (problem) return problem
   const [, asked, limit] = /^(?:fatal|error): attempting to allocate (\d+) over limit (\d+)$/m.exec(stderr) ?? []
   if (limit)
     return `an object takes ${asked} bytes of memory, more than the ${limit} that git may use (GIT_ALLOC_LIMIT)`

@@ -17,7 +17,8 @@ export function invalidRef(field: string, value: string, rule: string): StalledE
   return new StalledError('GitOperationFailed', `invalid ${field} ${start}: ${rule}`)
 }
 
-function brokenRule(name: string): string | undefined {
+/** The rule that a name breaks; undefined for a good name. */
+export function brokenRule(name: string): string | undefined {
   if (name === '') return 'must not be empty'
   if (Buffer.byteLength(name) > maxRefNameBytes) return `longer than ${maxRefNameBytes} bytes`
   if (name.startsWith('-')) return "must not start with '-'"

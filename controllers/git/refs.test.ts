@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { makeRandom } from '../artifact/test-support.ts'
 import { StalledError } from '../runtime/errors.ts'
 import { revisionOf, wantedBy } from './refs.ts'
 import type { GitRepositoryRef } from './types.ts'
@@ -9,6 +10,12 @@ describe('what spec.ref asks for', () => {
   const table: [GitRepositoryRef | undefined, object][] = [
     [undefined, { by: 'ref', ref: 'refs/heads/master', pointer: 'master' }],
     [{}, { by: 'ref', ref: 'refs/heads/master', pointer: 'master' }],
+    [{ defaultBranch: true }, { by: 'head' }],
+    [{ defaultBranch: false }, { by: 'ref', ref: 'refs/heads/master', pointer: 'master' }],
+    [
+      { defaultBranch: true, branch: 'b' },
+      { by: 'ref', ref: 'refs/heads/b', pointer: 'b' },
+    ],
     [{ branch: 'feat/x' }, { by: 'ref', ref: 'refs/heads/feat/x', pointer: 'feat/x' }],
     [
       { branch: 'b', tag: 'v1' },
@@ -91,6 +98,36 @@ describe('what spec.ref asks for', () => {
       )
     })
   }
+})
+
+describe('the choice of a tag by its version', () => {
+  it('is made or refused for whatever a spec and a server say, without delay', () => {
+    const seed = Date.now() % 2 ** 32
+    console.log(`        seed ${seed}`)
+    const random = makeRandom(seed)
+    const textOf = (words: readonly string[], most: number) =>
+      Array.from({ length: random(most) }, () => words[random(words.length)]).join('')
+    const ranges = ['>=', '<', '1', '.', '2', '0', ' ', ',', '||', 'x', '^', '~', '-', 'rc', '*']
+    const patterns = ['^', '$', '(', ')', '.*', 'app', '-', '+', '[a', ']', '?', '\\d', '|', '(?P<v>', '{9}', '\\pL']
+    const tags = ['v', '1', '2', '0', '.', '-', '+', 'rc', 'app', '9'.repeat(30), '\u00e9', '\0', '/']
+    let chosen = 0
+    for (let i = 0; i < 20_000; i++) {
+      const tagFilter = {
+        pattern: textOf(patterns, 12),
+        ...(random(2) && { extract: textOf(['$', '1', '{', '}', 'v'], 6) }),
+      }
+      const semver = random(2) ? '*' : textOf(ranges, 8)
+      try {
+        const wanted = wantedBy({ semver: semver || '*', ...(random(2) && { tagFilter }) })
+        assert.equal(wanted.by, 'semver')
+        for (let t = 0; t < 3; t++)
+          if (wanted.by === 'semver' && wanted.versionOf(random(2) ? '1.2.0' : textOf(tags, 12))) chosen++
+      } catch (err) {
+        assert.ok(err instanceof StalledError, `${semver} ${JSON.stringify(tagFilter)}: ${String(err)}`)
+      }
+    }
+    assert.ok(chosen > 100, `${chosen} versions: the inputs show nothing`)
+  })
 })
 
 describe('a revision', () => {

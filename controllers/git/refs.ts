@@ -1,6 +1,8 @@
+import type { SemVer } from 'semver'
 import { messageOf } from '../runtime/errors.ts'
-import { parseRange, type VersionRange } from '../source/semver.ts'
+import { parseRange, parseVersion } from '../source/semver.ts'
 import { checkRefName, invalidRef } from './ref-name.ts'
+import { makeTagFilter } from './tag-filter.ts'
 import type { GitRepositoryRef } from './types.ts'
 
 /** Which commit is wanted. `pointer` is what the revision says before the `@`. */
@@ -9,15 +11,18 @@ export type Wanted =
   | { by: 'ref'; ref: string; pointer: string }
   /** This commit, which must be reachable from `ref` where one is given. */
   | { by: 'commit'; sha: string; ref?: string; pointer?: string }
-  /** The commit of the tag with the highest version in the range. */
-  | { by: 'semver'; range: VersionRange; text: string }
+  /** The commit of the tag with the highest version; `versionOf` is undefined for tags that do not count. */
+  | { by: 'semver'; versionOf: (tag: string) => SemVer | undefined; text: string }
+  /** The commit of the branch that the repository's HEAD names. */
+  | { by: 'head' }
 
-/** Precedence: commit, name, tag, semver, branch, and `master` where nothing is set. Throws a StalledError that names the field. */
+/** Precedence: commit, name, tag, semver, branch, defaultBranch, and `master` where nothing is set. Throws a StalledError that names the field. */
 export function wantedBy(spec: GitRepositoryRef = {}): Wanted {
   if (spec.commit) return wantedCommit(spec.commit, spec)
   if (spec.name) return { by: 'ref', ref: fullName(spec.name), pointer: spec.name }
   if (spec.tag) return { by: 'ref', ref: prefixed('tag', 'refs/tags/', spec.tag), pointer: spec.tag }
-  if (spec.semver) return { by: 'semver', range: rangeOf(spec.semver), text: spec.semver }
+  if (spec.semver) return wantedVersion(spec.semver, spec.tagFilter)
+  if (spec.defaultBranch && !spec.branch) return { by: 'head' }
   const branch = spec.branch || 'master'
   return { by: 'ref', ref: prefixed('branch', 'refs/heads/', branch), pointer: branch }
 }
@@ -58,7 +63,18 @@ function prefixed(field: string, prefix: string, name: string): string {
   return prefix + name
 }
 
-function rangeOf(text: string): VersionRange {
+function wantedVersion(text: string, filter: GitRepositoryRef['tagFilter']): Wanted {
+  const range = rangeOf(text)
+  const versionTextOf = filter ? makeTagFilter(filter) : (tag: string) => tag
+  const versionOf = (tag: string): SemVer | undefined => {
+    const versionText = versionTextOf(tag)
+    const version = versionText === undefined ? undefined : parseVersion(versionText)
+    return version && range.includes(version) ? version : undefined
+  }
+  return { by: 'semver', versionOf, text }
+}
+
+function rangeOf(text: string): ReturnType<typeof parseRange> {
   try {
     return parseRange(text)
   } catch (err) {

@@ -1,11 +1,12 @@
+import type { SemVer } from 'semver'
 import { ReconcileError } from '../runtime/errors.ts'
-import { parseVersion } from '../source/semver.ts'
 import { gitFailure } from './failure.ts'
 import type { Mirror } from './mirror/mirror.ts'
 import type { RemoteRef } from './protocol/advertisement.ts'
 import type { Remote } from './protocol/remote.ts'
+import { brokenRule } from './ref-name.ts'
 import type { Wanted } from './refs.ts'
-import { readCommit } from './content/tree.ts'
+import { readCommit } from './content/reading.ts'
 
 /** A commit upstream. */
 export interface FoundCommit {
@@ -14,27 +15,64 @@ export interface FoundCommit {
   ref?: string | undefined
   /** What the revision says before the `@`. */
   pointer?: string | undefined
+  /** The tag by which it was found; `oid` is that of the tag object, or of the commit itself where the tag is a lightweight one. */
+  tag?: { name: string; oid: string } | undefined
 }
+
+/** The server has answered, and does not have what is wanted: no other address of the same repository would. */
+export class MissingError extends ReconcileError {}
 
 /** Finds the wanted commit with as few bytes as possible: one narrow question, or none at all for a bare commit. */
 export async function resolveCommit(wanted: Wanted, mirror: Mirror, signal: AbortSignal): Promise<FoundCommit> {
   const { remote } = mirror
   if (wanted.by === 'semver') return await highestTag(wanted, mirror, signal)
-  if (wanted.by === 'ref') return { ...wanted, sha: await commitAt(remote, wanted.ref, signal) }
+  if (wanted.by === 'head') return await defaultBranch(mirror.remote, signal)
+  if (wanted.by === 'ref') return { pointer: wanted.pointer, ...(await commitAt(remote, wanted.ref, signal)) }
   const { sha, ref, pointer } = wanted
   if (ref === undefined) return { sha }
-  const tip = { ref, sha: await commitAt(remote, ref, signal) }
+  const tip = await commitAt(remote, ref, signal)
   if (!(await mirror.contains(tip, sha, signal))) {
-    throw gitFailure(remote.url, `commit '${sha}' is not part of '${ref}'`)
+    throw missing(remote, `commit '${sha}' is not part of '${ref}'`)
   }
   return { sha, ref, pointer }
 }
 
-async function commitAt(remote: Remote, name: string, signal: AbortSignal): Promise<string> {
+async function commitAt(remote: Remote, name: string, signal: AbortSignal): Promise<FoundAtRef> {
   const [ref] = await remote.listRefs({ prefixes: [name], keep: (n) => n === name, enough: 1 }, signal)
-  if (ref) return ref.peeled ?? ref.oid
+  if (ref) return foundAt(ref)
   await refuseEmpty(remote, signal)
-  throw gitFailure(remote.url, `couldn't find remote ref "${name}"`)
+  throw missing(remote, `couldn't find remote ref "${name}"`)
+}
+
+type FoundAtRef = FoundCommit & { ref: string }
+
+function foundAt(ref: RemoteRef): FoundAtRef {
+  const { name, oid } = ref
+  return {
+    sha: commitOf(ref),
+    ref: name,
+    ...(name.startsWith(tags) && { tag: { name: name.slice(tags.length), oid } }),
+  }
+}
+
+function missing(remote: Remote, detail: string): ReconcileError {
+  const { reason, message } = gitFailure(remote.url, detail)
+  return new MissingError(reason, message)
+}
+
+const heads = 'refs/heads/'
+
+/** The commit of HEAD, under the name of the branch that it stands for; of a HEAD that stands for none, as its own. */
+async function defaultBranch(remote: Remote, signal: AbortSignal): Promise<FoundCommit> {
+  const query = { prefixes: ['HEAD'], symrefs: true, keep: (name: string) => name === 'HEAD', enough: 1 }
+  const [head] = await remote.listRefs(query, signal)
+  if (!head) {
+    await refuseEmpty(remote, signal)
+    throw missing(remote, "the repository's HEAD names no branch that is there")
+  }
+  const { oid, symref = '' } = head
+  if (!symref.startsWith(heads) || brokenRule(symref)) return { sha: oid, ref: 'HEAD', pointer: 'HEAD' }
+  return { sha: oid, ref: symref, pointer: symref.slice(heads.length) }
 }
 
 /** Asked only where something is missing: one ref of any name tells that the repository is not empty. */
@@ -43,7 +81,7 @@ async function refuseEmpty(remote: Remote, signal: AbortSignal): Promise<void> {
     { prefixes: ['refs/'], keep: (name) => name.startsWith('refs/'), enough: 1 },
     signal,
   )
-  if (any.length === 0) throw new ReconcileError('EmptyGitRepository', 'git repository is empty')
+  if (any.length === 0) throw new MissingError('EmptyGitRepository', 'git repository is empty')
 }
 
 const tags = 'refs/tags/'
@@ -54,23 +92,24 @@ async function highestTag(
   signal: AbortSignal,
 ): Promise<FoundCommit> {
   const { remote } = mirror
-  const versionOf = (name: string) => parseVersion(name.slice(tags.length))
+  const versions = new Map<string, SemVer>()
   const keep = (name: string) => {
-    const version = name.startsWith(tags) ? versionOf(name) : undefined
-    return version !== undefined && wanted.range.includes(version)
+    const version = name.startsWith(tags) ? wanted.versionOf(name.slice(tags.length)) : undefined
+    if (version) versions.set(name, version)
+    return version !== undefined
   }
   let best: RemoteRef[] = []
   for (const ref of await remote.listRefs({ prefixes: [tags], keep }, signal)) {
-    const order = best[0] ? versionOf(ref.name)!.compare(versionOf(best[0].name)!) : 1
+    const order = best[0] ? versions.get(ref.name)!.compare(versions.get(best[0].name)!) : 1
     if (order > 0) best = [ref]
     else if (order === 0) best.push(ref)
   }
   if (best.length === 0) {
     await refuseEmpty(remote, signal)
-    throw gitFailure(remote.url, `no match found for semver: ${wanted.text}`)
+    throw missing(remote, `no match found for semver: ${wanted.text}`)
   }
-  const { name, oid, peeled } = await newest(best, mirror, signal)
-  return { sha: peeled ?? oid, ref: name, pointer: name.slice(tags.length) }
+  const found = foundAt(await newest(best, mirror, signal))
+  return { ...found, pointer: found.tag?.name }
 }
 
 const maxTies = 16
@@ -95,13 +134,8 @@ async function timeOf(ref: RemoteRef, mirror: Mirror, signal: AbortSignal): Prom
   const sha = commitOf(ref)
   const known = committedAt.get(sha)
   if (known !== undefined) return known
-  const lease = await mirror.fetchCommit({ sha, ref: ref.name }, signal)
-  try {
-    const { committedAt: time } = await readCommit({ lease, sha, shownUrl: mirror.remote.url, signal })
-    if (committedAt.size > 10_000) committedAt.clear()
-    committedAt.set(sha, time)
-    return time
-  } finally {
-    lease.release()
-  }
+  const { committedAt: time } = await readCommit({ mirror, sha, ref: ref.name, signal })
+  if (committedAt.size > 10_000) committedAt.clear()
+  committedAt.set(sha, time)
+  return time
 }

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
-import type { Repository } from '../../e2e/git-server.ts'
+import { startGitServer, type Repository } from '../../e2e/git-server.ts'
+import { freePort } from '../../e2e/tools/port.ts'
 import type { SourceContext } from '../source/source.ts'
 import { StalledError } from '../runtime/errors.ts'
 import { defaultListingLimits as listingLimits } from './content/listing.ts'
@@ -32,6 +33,8 @@ describe('a GitRepository', function () {
     second = await repository.commit({ 'a.txt': 'two' }, 'second')
     await repository.tag('v2025.07.03')
     await repository.tag('v9')
+    await repository.tag('app-1.10.0')
+    await repository.tag('app-1.4.0', { message: 'annotated', target: first })
     side = await repository.commit(
       { 'side.txt': 'x' },
       'a subject that goes on for more than fifty characters, sadly',
@@ -84,6 +87,13 @@ describe('a GitRepository', function () {
         [{ name: 'refs/tags/v1.0.0' }, `refs/tags/v1.0.0@sha1:${first}`, 'one'],
         [{ name: 'refs/tags/v1.0.0^{}' }, `refs/tags/v1.0.0^{}@sha1:${first}`, 'one'],
         [{ name: 'HEAD' }, `HEAD@sha1:${second}`, 'two'],
+        [{ defaultBranch: true }, `main@sha1:${second}`, 'two'],
+        [
+          { semver: '>=1.0.0', tagFilter: { pattern: '^app-(.*)$', extract: '$1' } },
+          `app-1.10.0@sha1:${second}`,
+          'two',
+        ],
+        [{ semver: '<1.10.0', tagFilter: { pattern: '^app-(.*)$', extract: '$1' } }, `app-1.4.0@sha1:${first}`, 'one'],
         [{ commit: first }, `sha1:${first}`, 'one'],
         [{ commit: buried }, `sha1:${buried}`, 'buried'],
         [{ commit: first, branch: 'main' }, `main@sha1:${first}`, 'one'],
@@ -94,7 +104,7 @@ describe('a GitRepository', function () {
       for (const [ref, revision, content] of table) {
         const result = await pass(ref)
         assert.equal(result.revision, revision, JSON.stringify(ref))
-        assert.deepEqual(result.files, { 'a.txt': content, 'run.sh': 'sh' }, JSON.stringify(ref))
+        assert.deepEqual(result.files, { 'a.txt': content, link: 'a.txt', 'run.sh': 'sh' }, JSON.stringify(ref))
       }
       assert.equal((await pass({ name: 'refs/pull/1/head' })).revision, `refs/pull/1/head@sha1:${side}`)
     })
@@ -105,6 +115,7 @@ describe('a GitRepository', function () {
         [undefined, `couldn't find remote ref "refs/heads/master"`],
         [{ branch: 'mai' }, `couldn't find remote ref "refs/heads/mai"`],
         [{ semver: '>3000' }, 'no match found for semver: >3000'],
+        [{ semver: '*', tagFilter: { pattern: '^web-' } }, 'no match found for semver: *'],
         [{ commit: side, branch: 'main' }, `commit '${side}' is not part of 'refs/heads/main'`],
         [{ commit: second, branch: 'dev' }, `commit '${second}' is not part of 'refs/heads/dev'`],
         [{ commit: '0'.repeat(40) }, `commit '${'0'.repeat(40)}' not found`],
@@ -219,28 +230,57 @@ describe('a GitRepository', function () {
     assert.match((await failureOf(commit(stage.open(), 'me'))).message, /authentication required/)
   })
 
-  const unsupported: [string, Partial<GitRepositorySpec>][] = [
-    ['verify', { verify: { secretRef: { name: 'keys' } } }],
-    ['provider', { provider: 'github' }],
-    ['serviceAccountName', { serviceAccountName: 'me' }],
-    ['proxySecretRef', { proxySecretRef: { name: 'proxy' } }],
-    ['include', { include: [{ repository: { name: 'other' } }] }],
-    ['recurseSubmodules', { recurseSubmodules: true }],
-    ['sparseCheckout', { sparseCheckout: ['dir'] }],
-  ]
-  for (const [field, spec] of unsupported) {
-    it(`stalls on spec.${field} instead of ignoring it`, async () => {
-      const err = await failureOf(pass({ branch: 'main' }, spec))
+  it('says in the metadata who committed what and when', async () => {
+    const source = makeGitSource({ mirrors: stage.mirrors, listingLimits })
+    const obj = objectOf({ url, ref: { commit: first } })
+    const fetched = await source.fetch(obj, await source.resolve(obj, contextOf()), contextOf())
+    await fetched.close?.()
+    const { metadata } = fetched
+    const [author, time] = (await repository.git(['show', '-s', '--format=%an <%ae>%n%cI', first])).split('\n')
+    assert.equal(metadata?.['git.author'], author)
+    assert.equal(Date.parse(metadata?.['git.time'] ?? ''), Date.parse(time!))
+    assert.equal(metadata?.['git.message'], 'first\n\nmore')
+  })
+
+  it('asks the next address where one does not answer, and none where the server knows better', async () => {
+    const source = makeGitSource({ mirrors: stage.mirrors, listingLimits })
+    const nowhere = `http://127.0.0.1:${await freePort()}/app.git`
+    const hanging = await startGitServer({ hang: 'info/refs' })
+    try {
+      const spec = { timeout: '3s', fallbackURLs: [nowhere, `${hanging.url}/app.git`, url], ref: { branch: 'main' } }
+      const found = await source.resolve(objectOf({ url: nowhere, ...spec }), contextOf())
+      assert.equal(found.revision, `main@sha1:${second}`)
+      assert.equal(found.upstream.mirror.remote.url, url)
+      const none = { url: nowhere, timeout: '2s', fallbackURLs: [`${hanging.url}/app.git`] }
+      const err = await failureOf(source.resolve(objectOf(none), contextOf(AbortSignal.timeout(2_000))))
+      assert.match(err.message, new RegExp(`unable to clone '${nowhere}'|timed out`))
+      hanging.reset()
+      const missing = { url, ref: { branch: 'gone' }, fallbackURLs: [`${hanging.url}/app.git`] }
+      assert.match(
+        (await failureOf(source.resolve(objectOf(missing), contextOf()))).message,
+        /couldn't find remote ref/,
+      )
+      assert.equal(hanging.requests().requests, 0)
+    } finally {
+      await hanging.stop()
+    }
+  })
+
+  it('stalls on a further address that is none, before anyone is asked', async () => {
+    const source = makeGitSource({ mirrors: stage.mirrors, listingLimits })
+    for (const fallbackURLs of [['file:///etc'], ['--x'], Array.from({ length: 9 }, () => url)]) {
+      const err = await failureOf(source.resolve(objectOf({ url, fallbackURLs }), contextOf()))
       assert.ok(err instanceof StalledError)
-      assert.equal(err.reason, 'UnsupportedFeature')
-      assert.match(err.message, new RegExp(`^spec\\.${field} is not supported yet`))
-    })
-  }
+      assert.equal(err.reason, 'URLInvalid')
+    }
+  })
 
   it('has no more files than an artifact may have', async () => {
     const source = makeGitSource({ mirrors: stage.mirrors, listingLimits: { ...listingLimits, maxFiles: 2 } })
     const obj = objectOf({ url, ref: { commit: first } })
-    const err = await failureOf(source.resolve(obj, contextOf()).then((found) => source.fetch(obj, found, contextOf())))
+    const fetched = await source.fetch(obj, await source.resolve(obj, contextOf()), contextOf())
+    const err = await failureOf(readAll(fetched.entries))
+    await fetched.close?.()
     assert.equal(err.reason, 'TooManyFiles')
     assert.equal(err.message, `commit '${first}' has more than 2 files (--artifact-max-entries)`)
   })

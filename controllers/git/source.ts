@@ -1,38 +1,58 @@
+import type { ServedArtifact } from '../artifact/artifact.ts'
+import type { Identity } from '../source/identity/identity.ts'
 import type { Fetched, Resolved, Source, SourceContext } from '../source/source.ts'
-import { accessFor, anonymous } from './access/access.ts'
-import { DamagedError } from './mirror/fetch.ts'
+import { accessFor } from './access/access.ts'
+import { addressesOf, askInOrder } from './addresses.ts'
+import { metadataOf } from './content/commit.ts'
 import type { ListingLimits } from './content/listing.ts'
+import { sparsePathsOf } from './content/sparse.ts'
+import { IncludeUnavailable, includesDiffer, resolveIncludes, type Includes } from './includes.ts'
 import type { Mirror } from './mirror/mirror.ts'
 import type { Mirrors } from './mirror/mirrors.ts'
+import { offer } from './offer.ts'
 import { revisionOf, wantedBy } from './refs.ts'
 import { resolveCommit, type FoundCommit } from './resolve.ts'
-import { openTree, type Tree } from './content/tree.ts'
+import { scopeMetadata, withinScope } from './revision-scope.ts'
 import { GitRepositoryKind, type GitRepository } from './types.ts'
-import { refuseUnsupported } from './unsupported.ts'
-import { parseRepositoryUrl } from './url.ts'
+import { makeCommitVerifier } from './verify/commit-verifier.ts'
 
 export interface GitSourceOptions {
   mirrors: Mirrors
   listingLimits: ListingLimits
+  /** The most bytes of LFS objects that one repository keeps. */
+  maxLfsBytes?: number
+  /** Whose identity objects with a provider use. Defaults to the controller's own. */
+  identity?: Identity
 }
 
-/** What one pass has found upstream; `fetch` gets it back. */
+/** What one pass has found upstream; `fetch` and `verify` get it back. */
 export interface Commit extends FoundCommit {
   mirror: Mirror
+  includes?: Includes | undefined
+  /** Identity of what is at the paths of `sparseCheckout`, where the revision follows only those. */
+  scope?: string | undefined
 }
 
-/** The git source: which commit is at the ref, and its files. Everything else is the source reconciler's. */
-export function makeGitSource({ mirrors, listingLimits }: GitSourceOptions): Source<GitRepository, Commit> {
+/** The git source: which commit is at the ref, its files, and whether it is signed. Everything else is the source reconciler's. */
+export function makeGitSource(options: GitSourceOptions): Source<GitRepository, Commit> {
+  const { mirrors, identity } = options
+  const verifier = makeCommitVerifier(mirrors.home)
   return {
     kind: GitRepositoryKind,
+    failureConditions: [IncludeUnavailable],
 
     async resolve(obj: GitRepository, ctx: SourceContext): Promise<Resolved<Commit>> {
-      refuseUnsupported(obj)
-      const url = parseRepositoryUrl(obj.spec.url)
-      const wanted = wantedBy(obj.spec.ref)
-      const mirror = mirrors.mirrorFor(url.href, await accessFor(obj, url, ctx))
-      const found = await resolveCommit(wanted, mirror, ctx.signal)
-      return { revision: revisionOf(found.sha, found.pointer), upstream: { ...found, mirror } }
+      const { spec } = obj
+      const wanted = wantedBy(spec.ref)
+      const urls = addressesOf(spec)
+      sparsePathsOf(spec.sparseCheckout) // what is wrong with it is said before anyone is asked
+      const includes = await resolveIncludes(obj, ctx)
+      const found = await askInOrder(urls, spec, ctx, async (url, asked) => {
+        const mirror = mirrors.mirrorFor(url.href, await accessFor(obj, url, asked, identity))
+        return { ...(await resolveCommit(wanted, mirror, asked.signal)), mirror }
+      })
+      const { revision, scope } = await withinScope(obj, found, revisionOf(found.sha, found.pointer), ctx.signal)
+      return { revision, upstream: { ...found, includes, scope } }
     },
 
     unchanged: (revision) => ({
@@ -40,35 +60,37 @@ export function makeGitSource({ mirrors, listingLimits }: GitSourceOptions): Sou
       message: `no changes since last reconciliation: observed revision '${revision}'`,
     }),
 
-    async fetch(_obj: GitRepository, { upstream }: Resolved<Commit>, ctx: SourceContext): Promise<Fetched> {
-      await proveAccess(upstream, ctx.signal)
-      const tree = await openCommit(upstream, ctx.signal, listingLimits)
-      const { symlinks, submodules } = tree
-      if (symlinks + submodules > 0) ctx.log.debug({ symlinks, submodules }, 'left out what is no file')
-      return { entries: tree.entries, summary: `commit '${tree.commit.subject}'`, close: () => tree.close() }
+    async fetch(obj: GitRepository, { upstream }: Resolved<Commit>, ctx: SourceContext): Promise<Fetched> {
+      const { commit, ...offered } = await offer(obj, upstream, options, ctx)
+      const metadata = { ...metadataOf(commit), ...scopeMetadata(upstream.scope) }
+      return { ...offered, summary: `commit '${commit.subject}'`, metadata }
     },
+
+    verify: (obj, { upstream }, ctx) => verifier(obj, upstream, ctx),
+
+    observed: ({ spec }, { upstream }) => ({
+      observedSparseCheckout: orAbsent(spec.sparseCheckout),
+      observedRecurseSubmodules: spec.recurseSubmodules || undefined,
+      observedInclude: orAbsent(spec.include),
+      includedArtifacts: orAbsent<ServedArtifact>(upstream.includes?.artifacts),
+      observedSymlinks: spec.symlinks === 'Keep' ? spec.symlinks : undefined,
+      observedLFS: spec.lfs || undefined,
+      sourceVerificationMode: spec.verify && verifiedMode(spec.verify.mode),
+    }),
+
+    outdated: (obj, { upstream }) =>
+      includesDiffer(obj, upstream.includes?.artifacts ?? [])
+        ? { reason: 'IncludeChange', message: 'included artifacts differ from last observed includes' }
+        : undefined,
   }
 }
 
-/**
- * A commit that is known by its id alone is resolved without a request. Before one is handed out that others have fetched with these
- * credentials, the server must have accepted them lately: they may have been revoked.
- */
-async function proveAccess({ sha, ref, mirror }: Commit, signal: AbortSignal): Promise<void> {
-  if (ref !== undefined || mirror.remote.access === anonymous || !(await mirror.has(sha))) return
-  await mirror.remote.greet(60_000, signal)
+/** An empty list asks for nothing, and so does none. */
+function orAbsent<T>(list: readonly T[] | undefined): readonly T[] | undefined {
+  return list?.length ? list : undefined
 }
 
-/** A mirror that turns out to be damaged is made anew, once. */
-async function openCommit({ sha, ref, mirror }: Commit, signal: AbortSignal, limits: ListingLimits): Promise<Tree> {
-  for (let again = false; ; again = true) {
-    const lease = await mirror.fetchCommit({ sha, ref }, signal)
-    try {
-      const tree = await openTree({ lease, sha, shownUrl: mirror.remote.url, signal, limits })
-      return { ...tree, close: () => tree.close().finally(lease.release) }
-    } catch (err) {
-      lease.release()
-      if (again || !(err instanceof DamagedError)) throw err
-    }
-  }
+/** `head` is what older manifests say. */
+function verifiedMode(mode = 'HEAD'): string {
+  return mode === 'head' ? 'HEAD' : mode
 }

@@ -54,16 +54,7 @@ export interface GitRepositorySpec {
    *
    * @maxItems 8
    */
-  fallbackURLs?:
-    | []
-    | [string]
-    | [string, string]
-    | [string, string, string]
-    | [string, string, string, string]
-    | [string, string, string, string, string]
-    | [string, string, string, string, string, string]
-    | [string, string, string, string, string, string, string]
-    | [string, string, string, string, string, string, string, string]
+  fallbackURLs?: string[]
   /** With `SparseCheckout` the revision stays that of the commit that last changed something below the folders of `sparseCheckout`, so that commits elsewhere change nothing. `Repository` by default. Not in Flux. */
   revisionScope?: 'Repository' | 'SparseCheckout'
   /** What becomes of symbolic links. `Keep` keeps those whose target is part of the artifact; others, and all with `Drop`, which is the default, are left out, and an event counts them. Not in Flux. */

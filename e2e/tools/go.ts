@@ -1,6 +1,8 @@
+import { execFile } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { access, constants, readFile, readdir } from 'node:fs/promises'
 import { delimiter, join } from 'node:path'
+import { promisify } from 'node:util'
 import { progress } from './cache.ts'
 import { startProcess } from './process.ts'
 
@@ -11,6 +13,8 @@ export interface GoBuild {
   package?: string | undefined
   /** `-X` values: the full name of a string variable to its value. */
   variables?: Record<string, string> | undefined
+  /** Build constraints that are to hold. */
+  tags?: readonly string[] | undefined
 }
 
 /** Thrown when there is no Go to build with; the message says what to install. */
@@ -32,11 +36,12 @@ export async function goBuild(what: string, build: GoBuild): Promise<void> {
   }
   const values = Object.entries(build.variables ?? {}).map(([name, value]) => `-X ${name}=${value}`)
   const ldflags = ['-s', '-w', ...values].join(' ')
+  const flags = ['-mod=readonly', '-trimpath', `-tags=${(build.tags ?? []).join(',')}`, `-ldflags=${ldflags}`]
   await progress(`building ${what} with Go, once (some minutes)`, async () => {
     const go = await startProcess({
       name: 'go build',
       command,
-      args: ['build', '-mod=readonly', '-trimpath', `-ldflags=${ldflags}`, '-o', build.output, build.package ?? '.'],
+      args: ['build', ...flags, '-o', build.output, build.package ?? '.'],
       cwd: build.module,
       // GOWORK: a go.work file in a parent folder would change the pinned versions.
       env: { ...process.env, CGO_ENABLED: '0', GOWORK: 'off', GOOS: process.platform, GOARCH: goArchitecture() },
@@ -59,6 +64,13 @@ export async function goModuleHash(module: string): Promise<string> {
     hash.update(`${name} ${content.length}\n`).update(content)
   }
   return hash.digest('hex').slice(0, 12)
+}
+
+/** Where the source of a module is that has been downloaded for the build of `module`. */
+export async function moduleFolderOf(module: string, dependency: string): Promise<string> {
+  const args = ['list', '-mod=readonly', '-m', '-f', '{{.Dir}}', dependency]
+  const { stdout } = await promisify(execFile)('go', args, { cwd: module, env: { ...process.env, GOWORK: 'off' } })
+  return stdout.trim()
 }
 
 /** The version that a module's go.mod requires of another (`v1.36.3`), or of `go` (`1.26.0`). Throws when it does not. */

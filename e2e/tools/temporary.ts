@@ -9,16 +9,16 @@ import { isAlive } from './cache.ts'
 const prefix = `openflux-${createHash('sha256').update(hostname()).digest('hex').slice(0, 4)}-`
 
 /** Makes a private folder that this process removes; if it cannot any more, the next call of another process does. */
-export async function temporaryFolder(): Promise<string> {
-  await removeOrphans()
-  return mkdtemp(join(tmpdir(), `${prefix}${process.pid}-`))
+export async function temporaryFolder(parent: string = tmpdir()): Promise<string> {
+  await removeOrphans(parent)
+  return mkdtemp(join(parent, `${prefix}${process.pid}-`))
 }
 
-async function removeOrphans(): Promise<void> {
-  for (const name of await readdir(tmpdir())) {
+async function removeOrphans(parent: string): Promise<void> {
+  for (const name of await readdir(parent)) {
     const pid = name.startsWith(prefix) ? Number(name.slice(prefix.length).split('-')[0]) : NaN
     if (!Number.isInteger(pid) || pid <= 0 || isAlive(pid)) continue
     // Another user's, or being removed by another process too: it is not worth a failure.
-    await rm(join(tmpdir(), name), { recursive: true, force: true }).catch(() => {})
+    await rm(join(parent, name), { recursive: true, force: true }).catch(() => {})
   }
 }

@@ -1,8 +1,16 @@
 import { createHash } from 'node:crypto'
-import type { SourceContext } from '../../source/source.ts'
-import { ReconcileError } from '../../runtime/errors.ts'
+import { messageOf, ReconcileError, StalledError } from '../../runtime/errors.ts'
 import type { SecretData } from '../../runtime/secret.ts'
+import { controllerIdentity, type Identity } from '../../source/identity/identity.ts'
+import type { SourceContext } from '../../source/source.ts'
+import { transportKey } from '../../source/transport/dispatcher.ts'
+import { proxyFromSecret } from '../../source/transport/proxy.ts'
+import { hasLegacyTls, tlsFromSecret } from '../../source/transport/tls.ts'
+import type { Proxy, TlsOptions, Transport } from '../../source/transport/transport.ts'
+import { sshAccess } from '../ssh/identity.ts'
 import type { RepositoryUrl } from '../url.ts'
+import { basicCredentials, credentialsFromSecret, redacted, type Credentials } from './credentials.ts'
+import { checkProvider, providerCredentials, type Provider } from './providers.ts'
 
 /**
  * How a repository may be reached. Requests of ours and native git both take all they need from here, so that a further way
@@ -23,21 +31,7 @@ export interface Access {
   ssh?: SshIdentity
 }
 
-/** Texts in PEM. */
-export interface TlsOptions {
-  /** Trusted beside the system's own authorities. */
-  ca?: string
-  cert?: string
-  key?: string
-}
-
-/** What stands between us and every host of the repository. */
-export interface Proxy {
-  /** `http:`, `https:` or `socks5:`, without credentials. */
-  url: string
-  username?: string
-  password?: string
-}
+export type { Proxy, TlsOptions }
 
 /** What ssh needs; its user name is in the URL. */
 export interface SshIdentity {
@@ -50,52 +44,118 @@ export interface SshIdentity {
 
 export const anonymous: Access = { key: '', secrets: [] }
 
-const unsupportedKeys = ['bearerToken', 'ca.crt', 'caFile', 'tls.crt', 'tls.key', 'certFile', 'keyFile', 'githubAppID']
+/** What of an object says how its repository is reached. */
+export interface AccessSpec {
+  metadata: { name?: string; namespace?: string }
+  spec: {
+    secretRef?: { name: string } | undefined
+    proxySecretRef?: { name: string } | undefined
+    provider?: Provider | undefined
+    serviceAccountName?: string | undefined
+  }
+}
 
-/** The credentials of `spec.secretRef`, else those in the URL, else none. Throws a ReconcileError `AuthenticationFailed`. */
+export type AccessContext = Pick<SourceContext, 'secrets' | 'client' | 'signal' | 'log'>
+
+/** A Secret that was read; nothing where none is named. */
+export interface ReadSecret {
+  data: SecretData
+  /** `namespace/name`, empty where none is named. */
+  shown: string
+}
+
+/**
+ * How `url` is reached: with what `spec.provider` issues, else the credentials of `spec.secretRef`, else those in the URL, else none; through the proxy of
+ * `spec.proxySecretRef`. Throws a ReconcileError `AuthenticationFailed` or `InvalidProviderConfiguration`, or a StalledError.
+ */
 export async function accessFor(
-  obj: { metadata: { namespace?: string }; spec: { secretRef?: { name: string } | undefined } },
+  obj: AccessSpec,
   url: RepositoryUrl,
-  ctx: Pick<SourceContext, 'secrets'>,
+  ctx: AccessContext,
+  identity: Identity = controllerIdentity,
 ): Promise<Access> {
-  const name = obj.spec.secretRef?.name
-  if (name) {
-    const namespace = obj.metadata.namespace ?? ''
-    const access = accessFromSecret(await ctx.secrets.read(name), `${namespace}/${name}`)
-    if (access) return access
-  }
-  return url.userinfo ? basicAccess(url.userinfo.username, url.userinfo.password) : anonymous
+  const { secretRef, proxySecretRef } = obj.spec
+  const proxy = await configured('proxy', async () => {
+    if (!proxySecretRef) return undefined
+    const { data, shown } = await readSecret(obj, proxySecretRef.name, ctx)
+    return proxyFromSecret(data, shown)
+  })
+  const secret = secretRef ? await readSecret(obj, secretRef.name, ctx) : { data: {}, shown: '' }
+  checkProvider(obj, url, secret)
+  if (url.href.startsWith('ssh:')) return throughProxy(sshAccess(secret.data, secret.shown), proxy)
+  return await configured('authentication', async () => {
+    if (hasLegacyTls(secret.data)) ctx.log.info({ secret: secret.shown }, 'certFile, keyFile and caFile are old names')
+    const transport: Transport = { tls: tlsFromSecret(secret.data, secret.shown), proxy }
+    const own = credentialsFromSecret(secret.data)
+    const issued = await providerCredentials({ obj, url, secret, transport, identity, ctx })
+    if (own && issued) throw new Error(`secret '${secret.shown}' has credentials beside those of spec.provider`)
+    return makeAccess(issued ?? own ?? credentialsIn(url), transport)
+  })
 }
 
-/** Undefined where the Secret holds nothing that this transport uses. `shown` is `namespace/name`. */
-export function accessFromSecret(data: SecretData, shown: string): Access | undefined {
-  const unsupported = unsupportedKeys.find((key) => data[key])
-  if (unsupported) throw authenticationFailed(`secret '${shown}' contains '${unsupported}', which is not supported yet`)
-  const { username, password } = data
-  if (!username?.length && !password?.length) return undefined
-  if (!username?.length) throw malformed('password', 'username')
-  if (!password?.length) throw malformed('username', 'password')
-  return basicAccess(username.toString(), password.toString())
+async function readSecret(obj: AccessSpec, name: string, ctx: AccessContext): Promise<ReadSecret> {
+  return { data: await ctx.secrets.read(name), shown: `${obj.metadata.namespace ?? ''}/${name}` }
 }
 
-/** A name and a password as HTTP takes them; either may be empty. Throws a ReconcileError `AuthenticationFailed`. */
-export function basicAccess(username: string, password: string): Access {
-  if (username.includes(':')) throw authenticationFailed("malformed basic auth - 'username' contains ':'")
-  const encoded = Buffer.from(`${username}:${password}`).toString('base64')
-  // `https://TOKEN@host`: without a password it is the name that must not be known.
-  const secret = password || username
+function credentialsIn({ userinfo }: RepositoryUrl): Credentials | undefined {
+  return userinfo && basicCredentials(userinfo.username, userinfo.password)
+}
+
+/** Puts together who asks and over what. */
+export function makeAccess(credentials: Credentials | undefined, transport: Transport): Access {
+  const { tls, proxy } = transport
+  if (!credentials && !tls && !proxy) return anonymous
+  const key = createHash('sha256').update(credentials?.identity ?? '')
+  const over = transportKey(transport)
+  if (over) key.update(`\0over\0${over}`)
   return {
-    key: createHash('sha256').update(`basic\0${encoded}`).digest('hex'),
-    authorization: `Basic ${encoded}`,
-    // A short text would blot out innocent words of a message, and it is no secret that could be told from them.
-    secrets: [encoded, secret, encodeURIComponent(secret)].filter((s) => s.length >= 4),
+    key: key.digest('hex'),
+    secrets: [...(credentials?.secrets ?? []), ...secretsOf(proxy)],
+    ...(credentials ? { authorization: credentials.authorization } : {}),
+    ...(tls ? { tls } : {}),
+    ...(proxy ? { proxy } : {}),
   }
 }
 
-function malformed(has: string, missing: string): ReconcileError {
-  return authenticationFailed(`malformed basic auth - has '${has}' but missing '${missing}'`)
+function throughProxy(access: Access, proxy: Proxy | undefined): Access {
+  if (!proxy) return access
+  const key = createHash('sha256').update(`${access.key}\0over\0${transportKey({ proxy })}`)
+  return { ...access, key: key.digest('hex'), secrets: [...access.secrets, ...secretsOf(proxy)], proxy }
 }
 
-function authenticationFailed(detail: string): ReconcileError {
-  return new ReconcileError('AuthenticationFailed', `failed to configure authentication options: ${detail}`)
+function secretsOf(proxy: Proxy | undefined): string[] {
+  const { username = '', password = '' } = proxy ?? {}
+  return password ? redacted(password, Buffer.from(`${username}:${password}`).toString('base64')) : []
+}
+
+/** What a Secret alone gives, undefined where it has nothing for HTTP; `shown` is `namespace/name`. Throws a ReconcileError `AuthenticationFailed`. */
+export function accessFromSecret(data: SecretData, shown: string): Access | undefined {
+  try {
+    const access = makeAccess(credentialsFromSecret(data), { tls: tlsFromSecret(data, shown) })
+    return access === anonymous ? undefined : access
+  } catch (err) {
+    throw misconfigured('authentication', err)
+  }
+}
+
+/** A name and a password alone. Throws an Error where the name cannot be one. */
+export function basicAccess(username: string, password: string): Access {
+  return makeAccess(basicCredentials(username, password), {})
+}
+
+/** What `work` gives; its Errors become those that users look for. */
+async function configured<R>(what: 'proxy' | 'authentication', work: () => Promise<R>): Promise<R> {
+  try {
+    return await work()
+  } catch (err) {
+    throw misconfigured(what, err)
+  }
+}
+
+function misconfigured(what: 'proxy' | 'authentication', err: unknown): ReconcileError {
+  if (err instanceof StalledError) return err
+  return new ReconcileError('AuthenticationFailed', `failed to configure ${what} options: ${messageOf(err)}`, {
+    cause: err,
+    retryAfterMs: err instanceof ReconcileError ? err.retryAfterMs : undefined,
+  })
 }

@@ -5,35 +5,53 @@ import { ReconcileError } from '../../runtime/errors.ts'
 import { startGit } from '../git.ts'
 import type { BareRepository } from '../mirror/repository.ts'
 
-/** Reads a blob by its id. */
-export type ReadBlob = (oid: string) => Promise<Buffer | Readable>
+/** Where the files of one commit come from, and where they go. */
+export interface Origin {
+  /** Tells apart whose credentials gave access. */
+  key: string
+  /** Before each path: '' or a folder with `/` at its end. */
+  prefix: string
+  /** Reads a blob by its id. */
+  read: (oid: string) => Promise<Buffer | Readable>
+}
 
-/** A regular file of a commit. There may be half a million: a class, so that none of them needs a function of its own. */
-class TreeFile implements Entry {
+/** A file or symbolic link of a commit. There may be half a million: a class, so that none of them needs a function of its own. */
+class TreeEntry implements Entry {
   readonly path: string
+  readonly type: 'file' | 'symlink'
   readonly mode: number
   readonly sizeBytes: number
   readonly #oid: string
-  readonly #read: ReadBlob
+  readonly #origin: Origin
 
-  constructor(path: string, mode: number, sizeBytes: number, oid: string, read: ReadBlob) {
+  constructor(path: string, mode: string, sizeBytes: number, oid: string, origin: Origin) {
     this.path = path
-    this.mode = mode
+    this.type = mode === '120000' ? 'symlink' : 'file'
+    this.mode = mode === '100755' ? 0o755 : 0o644
     this.sizeBytes = sizeBytes
     this.#oid = oid
-    this.#read = read
+    this.#origin = origin
+  }
+
+  get contentId(): string {
+    return `${this.#origin.key}:${this.#oid}`
   }
 
   open(): Promise<Buffer | Readable> {
-    return this.#read(this.#oid)
+    return this.#origin.read(this.#oid)
   }
 }
 
-/** All files of a commit, and how many entries are not files. */
+/** A submodule's commit, by the path of its folder. */
+export interface Gitlink {
+  path: string
+  sha: string
+}
+
+/** All entries of a commit. */
 export interface Listing {
-  files: Entry[]
-  symlinks: number
-  submodules: number
+  entries: Entry[]
+  gitlinks: Gitlink[]
 }
 
 export interface ListingLimits {
@@ -45,28 +63,57 @@ export interface ListingLimits {
 
 export const defaultListingLimits: ListingLimits = { maxFiles: 500_000, maxPathBytes: 64 * 1024 * 1024 }
 
+/** What is left of the limits: those of a commit and of all its submodules together. */
+export class ListingBudget {
+  readonly limits: ListingLimits
+  #files = 0
+  #pathBytes = 0
+
+  constructor(limits: ListingLimits = defaultListingLimits) {
+    this.limits = limits
+  }
+
+  /** Throws ReconcileError `TooManyFiles` as soon as a limit is passed. */
+  spend(pathBytes: number, sha: string): void {
+    this.#pathBytes += pathBytes
+    const { maxFiles, maxPathBytes } = this.limits
+    if (++this.#files > maxFiles) throw tooMany(sha, `${maxFiles} files (--artifact-max-entries)`)
+    if (this.#pathBytes > maxPathBytes) throw tooMany(sha, `${maxPathBytes} bytes of paths`)
+  }
+}
+
+export interface ListingRequest {
+  repository: BareRepository
+  sha: string
+  origin: Origin
+  budget: ListingBudget
+  /** Files and folders, none of them within another; all without. */
+  paths?: readonly string[] | undefined
+  /** True: submodules alone, for which no file has to be there. */
+  gitlinksOnly?: boolean
+  signal: AbortSignal
+}
+
 /**
- * Lists a commit; its files will be read by `read`. Throws ReconcileError `TooManyFiles` as soon as a limit is passed, so that a few small trees that unfold to billions of files cost
- * no more than that; a GitError where the repository cannot be read.
+ * Lists a commit. Throws ReconcileError `TooManyFiles` as soon as a limit is passed, so that a few small trees that unfold to billions of files
+ * cost no more than that; a GitError where the repository cannot be read.
  */
-export async function listTree(
-  repository: BareRepository,
-  sha: string,
-  read: ReadBlob,
-  signal: AbortSignal,
-  limits: ListingLimits = defaultListingLimits,
-): Promise<Listing> {
-  const args = ['--git-dir', repository.dir, 'ls-tree', '-r', '-z', '--long', '--full-tree', '--end-of-options', sha]
-  const git = startGit(args, { env: repository.env, signal })
+export async function listTree(request: ListingRequest): Promise<Listing> {
+  const { repository, sha, origin, budget, paths, gitlinksOnly = false, signal } = request
+  const shape = gitlinksOnly ? [] : ['--long']
+  const args = ['--git-dir', repository.dir, 'ls-tree', '-r', '-z', ...shape, '--full-tree', '--end-of-options', sha]
+  // The paths are no patterns, whatever is in them.
+  const env = { ...repository.env, GIT_LITERAL_PATHSPECS: '1' }
+  const git = startGit(paths ? [...args, '--', ...paths] : args, { env, signal })
   git.stdin.end()
-  const listing: Listing = { files: [], symlinks: 0, submodules: 0 }
-  let entries = 0
-  let pathBytes = 0
+  const listing: Listing = { entries: [], gitlinks: [] }
+  const prefixBytes = Buffer.byteLength(origin.prefix)
   try {
-    for await (const record of records(git.stdout as AsyncIterable<Buffer>, limits.maxPathBytes)) {
-      pathBytes += addRecord(listing, record, read)
-      if (++entries > limits.maxFiles) throw tooMany(sha, `${limits.maxFiles} files (--artifact-max-entries)`)
-      if (pathBytes > limits.maxPathBytes) throw tooMany(sha, `${limits.maxPathBytes} bytes of paths`)
+    const records = new Records(budget.limits.maxPathBytes)
+    for await (const chunk of git.stdout as AsyncIterable<Buffer>) {
+      for (const record of records.of(chunk)) {
+        budget.spend(prefixBytes + addRecord(listing, record, origin, gitlinksOnly), sha)
+      }
     }
   } catch (err) {
     git.kill()
@@ -81,34 +128,41 @@ function tooMany(sha: string, limit: string): ReconcileError {
   return new ReconcileError('TooManyFiles', `commit '${sha}' has more than ${limit}`)
 }
 
-async function* records(chunks: AsyncIterable<Buffer>, maxBytes: number): AsyncGenerator<Buffer, void, undefined> {
-  let held: Buffer[] = []
-  let heldBytes = 0
-  for await (const chunk of chunks) {
+/** Cuts what arrives in pieces at each NUL. */
+class Records {
+  readonly #maxBytes: number
+  #held: Buffer[] = []
+  #heldBytes = 0
+
+  constructor(maxBytes: number) {
+    this.#maxBytes = maxBytes
+  }
+
+  /** The records that end in this piece. */
+  *of(chunk: Buffer): Generator<Buffer, void, undefined> {
     let start = 0
     for (let end = chunk.indexOf(0); end >= 0; end = chunk.indexOf(0, start)) {
       const part = chunk.subarray(start, end)
-      yield held.length > 0 ? Buffer.concat([...held, part]) : part
-      held = []
-      heldBytes = 0
+      yield this.#held.length > 0 ? Buffer.concat([...this.#held, part]) : part
+      this.#held = []
+      this.#heldBytes = 0
       start = end + 1
     }
-    if (start < chunk.length) held.push(Buffer.from(chunk.subarray(start)))
-    heldBytes += chunk.length - start
-    if (heldBytes > maxBytes) throw new ReconcileError('TooManyFiles', `a path is longer than ${maxBytes} bytes`)
+    if (start < chunk.length) this.#held.push(Buffer.from(chunk.subarray(start)))
+    this.#heldBytes += chunk.length - start
+    if (this.#heldBytes > this.#maxBytes) {
+      throw new ReconcileError('TooManyFiles', `a path is longer than ${this.#maxBytes} bytes`)
+    }
   }
 }
 
-/** `<mode> <type> <oid> <size>TAB<path>`; returns the bytes of the path. */
-function addRecord(listing: Listing, record: Buffer, read: ReadBlob): number {
+/** `<mode> <type> <oid>[ <size>]TAB<path>`; returns the bytes of the path. */
+function addRecord(listing: Listing, record: Buffer, origin: Origin, gitlinksOnly: boolean): number {
   const tab = record.indexOf(0x09)
   const [mode = '', , oid = '', size = ''] = record.toString('latin1', 0, tab).split(/ +/)
-  if (mode === '120000') listing.symlinks++
-  else if (mode === '160000') listing.submodules++
-  else {
-    const bits = mode === '100755' ? 0o755 : 0o644
-    listing.files.push(new TreeFile(decodePath(record.subarray(tab + 1)), bits, Number(size), oid, read))
-  }
+  const path = () => origin.prefix + decodePath(record.subarray(tab + 1))
+  if (mode === '160000') listing.gitlinks.push({ path: path(), sha: oid })
+  else if (!gitlinksOnly) listing.entries.push(new TreeEntry(path(), mode, Number(size), oid, origin))
   return record.length - tab - 1
 }
 

@@ -3,10 +3,12 @@ import { Readable } from 'node:stream'
 import { startGit, type GitProcess } from '../git.ts'
 import type { BareRepository } from '../mirror/repository.ts'
 
+export type ObjectType = 'blob' | 'tree' | 'commit' | 'tag'
+
 /** An object that was asked for. */
 interface Request {
   oid: string
-  type: string
+  type: ObjectType
   resolve: (content: Buffer | Readable) => void
   reject: (err: unknown) => void
 }
@@ -54,12 +56,17 @@ export class ObjectReader {
   /**
    * The content: a Buffer up to 1 MiB, else a stream that must be read, or destroyed, before a later object can come.
    */
-  async read(oid: string, type: 'blob' | 'commit'): Promise<Buffer | Readable> {
+  async read(oid: string, type: ObjectType): Promise<Buffer | Readable> {
     if (this.#failure) throw this.#failure
     const { promise, resolve, reject } = Promise.withResolvers<Buffer | Readable>()
     this.#requests.push({ oid, type, resolve, reject })
     this.#git.stdin.write(`${oid}\n`)
     return await promise
+  }
+
+  /** Whether nobody waits for anything of it. */
+  get idle(): boolean {
+    return this.#requests.length === 0 && this.#arrival === undefined
   }
 
   /** Ends the process. What has been asked for and not come yet is rejected. */
@@ -107,6 +114,7 @@ export class ObjectReader {
       arrival.stream = new Readable({ read: () => void stdout.resume() })
       // Whoever destroys it does not want the rest, which has to pass by all the same.
       arrival.stream.once('close', () => stdout.resume())
+      arrival.stream.on('error', () => undefined) // whoever reads it hears of it, but perhaps nobody does
       request.resolve(arrival.stream)
     }
     if (left === 0) this.#finish(arrival)

@@ -49,12 +49,13 @@ describe('a small repository that unfolds', function () {
     const sha = await repository.rawTree([{ mode: '40000', name: 'x', oid }], 'bomb', { branch: 'paths', orphan: true })
     const script = `
       const { BareRepository } = await import(${moduleUrl('./repository.ts')})
-      const { openTree } = await import(${moduleUrl('../content/tree.ts')})
-      const repository = new BareRepository(process.argv[1], { home: '/nonexistent', path: process.env.PATH })
-      const lease = { repository, release() {}, reportDamage() {} }
-      const options = { lease, sha: process.argv[2], shownUrl: 'u', signal: AbortSignal.timeout(60_000) }
-      await openTree(options).then(
-        (tree) => console.log(tree.entries.length),
+      const { ListingBudget, listTree } = await import(${moduleUrl('../content/listing.ts')})
+      const [dir, sha] = process.argv.slice(1)
+      const repository = new BareRepository(dir, { home: '/nonexistent', path: process.env.PATH })
+      const origin = { key: '', prefix: '', read() {} }
+      const signal = AbortSignal.timeout(60_000)
+      await listTree({ repository, sha, origin, budget: new ListingBudget(), signal }).then(
+        ({ entries }) => console.log(entries.length),
         (err) => console.log(err.reason, err.message),
       )`
     const args = ['--max-old-space-size=512', '--input-type=module', '--eval', script, repository.dir, sha]

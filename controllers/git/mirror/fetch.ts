@@ -10,11 +10,13 @@ export interface FetchRequest {
   repository: BareRepository
   remote: Remote
   home: GitHome
-  refspecs: readonly string[]
+  refspecs?: readonly string[]
   /** Commits of history to fetch; all of it without. */
   depth?: number
-  /** True: neither files nor folders, where the server can leave them out. */
-  commitsOnly?: boolean
+  /** What the server is to leave out: files and folders, or files alone. */
+  filter?: 'tree:0' | 'blob:none'
+  /** Objects that are wanted by their ids, however many; they are kept without a name. */
+  objects?: readonly string[]
   /** Limit of the repository's size on disk. */
   maxBytes: number
   signal: AbortSignal
@@ -47,6 +49,7 @@ export async function fetchInto(request: FetchRequest): Promise<void> {
       signal: AbortSignal.any([signal, tooLarge.signal]),
       secrets: remote.access.secrets,
       onStart,
+      input: request.objects?.join('\n'),
     })
     if ((await repository.sizeBytes()) > maxBytes) tooLarge.abort()
   } catch (err) {
@@ -64,10 +67,13 @@ export async function fetchInto(request: FetchRequest): Promise<void> {
 
 const always = '--quiet --no-tags --no-write-fetch-head --no-auto-maintenance --no-recurse-submodules --update-shallow'
 
-function argumentsOf({ refspecs, depth, commitsOnly }: FetchRequest, dir: string, url: string): string[] {
-  const args = ['--git-dir', dir, 'fetch', ...always.split(' ')]
+function argumentsOf({ refspecs = [], depth, filter, objects }: FetchRequest, dir: string, url: string): string[] {
+  // Single objects are wanted because they are not there: nothing has to be compared with the server.
+  const settings = objects ? ['-c', 'fetch.negotiationAlgorithm=noop'] : []
+  const args = ['--git-dir', dir, ...settings, 'fetch', ...always.split(' ')]
+  if (objects) args.push('--stdin')
   if (depth !== undefined) args.push(`--depth=${depth}`)
-  if (commitsOnly) args.push('--filter=tree:0')
+  if (filter) args.push(`--filter=${filter}`)
   return [...args, '--end-of-options', url, ...refspecs]
 }
 
@@ -93,7 +99,7 @@ const damages = new RegExp(
   [
     'bad (?:object|pack|signature|config|revision)|is corrupt|inflate|invalid sha1|unresolved delta|packfile|index file',
     'unable to (?:read|open object|find|parse)|missing (?:blob|tree|commit|object)|object file|not a git repository',
-    'did not send all|does not point to a valid|not a (?:valid|tree) object|non-monotonic index|shallow',
+    'from promisor remote|did not send all|does not point to a valid|not a (?:valid|tree) object|non-monotonic index|shallow',
   ].join('|'),
   'i',
 )
@@ -108,7 +114,8 @@ export function isDamage(err: unknown): boolean {
   return damages.test(own) && !transport.test(own)
 }
 
-function explained(shownUrl: string, err: unknown): unknown {
+/** What a failure of git means: a RefusedError, MovedError or DamagedError where it is one; what is no GitError stays as it is. */
+export function explained(shownUrl: string, err: unknown): unknown {
   if (!(err instanceof GitError)) return err
   const { message } = err
   if (denials.test(message)) return gitFailure(shownUrl, 'authentication required', { cause: err })

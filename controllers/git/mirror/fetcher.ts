@@ -1,7 +1,8 @@
 import { createHash } from 'node:crypto'
 import type { GitHome } from '../environment.ts'
 import { gitFailure } from '../failure.ts'
-import { DamagedError, fetchInto, MovedError, RefusedError, TooLargeError } from './fetch.ts'
+import { DamagedError, explained, fetchInto, MovedError, RefusedError, TooLargeError } from './fetch.ts'
+import type { FetchRequest } from './fetch.ts'
 import { GitError, runGit } from '../git.ts'
 import { knowledgeLifetimeMs, type Remote } from '../protocol/remote.ts'
 import type { BareRepository } from './repository.ts'
@@ -10,10 +11,14 @@ import type { BareRepository } from './repository.ts'
 export interface WantedCommit {
   sha: string
   ref?: string | undefined
+  /** True: not all of its files are needed, and where the server can leave them out they are not fetched. */
+  partial?: boolean | undefined
 }
 
 export interface FetcherOptions {
   repository: BareRepository
+  /** For commits of which some files are enough. */
+  partial: BareRepository
   history: BareRepository
   remote: Remote
   home: GitHome
@@ -39,7 +44,7 @@ export class Fetcher {
     const { repository } = this.#options
     await this.#healing(repository, async () => {
       const keep = [repository.keeping(sha, sha)]
-      if (await this.#accepted(() => this.#fetch(repository, keep, { depth: 1 }))) return
+      if (await this.#accepted(() => this.#fetch(repository, { refspecs: keep, depth: 1 }))) return
       const found =
         (ref !== undefined && (await this.#fetchTip(ref, sha))) || (await this.#fetchWithHistory(sha, ref ?? heads))
       if (!found) throw gitFailure(this.#options.remote.url, `commit '${sha}' not found${ref ? ` in '${ref}'` : ''}`)
@@ -47,24 +52,61 @@ export class Fetcher {
     })
   }
 
+  /** Fetches the commit and its folders; of its files none. Returns false where the server cannot do that. */
+  async fetchFolders({ sha }: WantedCommit): Promise<boolean> {
+    if (!(await this.#canFilter())) return false
+    return await this.#healing(this.#options.partial, () => this.#accepted(() => this.#fetchFolders(sha)))
+  }
+
+  /** Fetches the files at and below the paths, and the commit and its folders where they are missing. Returns false where the server refuses. */
+  async fetchFiles({ sha }: WantedCommit, paths: readonly string[]): Promise<boolean> {
+    const { partial, remote } = this.#options
+    return await this.#healing(partial, async () => {
+      if (!(await partial.isKept(sha))) await this.#fetchFolders(sha)
+      const objects = await this.#missing(sha, paths)
+      if (objects.length === 0) return true
+      if (!(await this.#accepted(() => this.#fetch(partial, { objects, filter: 'blob:none' })))) return false
+      const left = await this.#missing(sha, paths)
+      if (left.length > 0) throw gitFailure(remote.url, `the server has not sent object ${left[0]}`)
+      return true
+    })
+  }
+
+  async #fetchFolders(sha: string): Promise<void> {
+    const { partial } = this.#options
+    await this.#fetch(partial, { refspecs: [partial.keeping(sha, sha)], depth: 1, filter: 'blob:none' })
+  }
+
+  async #missing(sha: string, paths: readonly string[]): Promise<string[]> {
+    const { partial, remote, signal } = this.#options
+    try {
+      return await partial.missingFiles(sha, paths, signal)
+    } catch (err) {
+      throw explained(remote.url, err)
+    }
+  }
+
+  async #canFilter(): Promise<boolean> {
+    const { remote, signal } = this.#options
+    await remote.greet(knowledgeLifetimeMs, signal)
+    return remote.features?.filter === true
+  }
+
   /** Whether the commit is part of the history of `ref` (or of any branch), asking for as little as the server allows. */
   async searchHistory(sha: string, ref: string = heads): Promise<boolean> {
-    const { history, repository, remote, signal } = this.#options
-    await remote.greet(knowledgeLifetimeMs, signal)
-    const target = remote.features?.filter ? history : repository
-    let found = false
-    await this.#healing(target, async () => {
-      if (target === history) await this.#fetch(history, [spec(ref)], { commitsOnly: true })
-      else await this.#fetch(repository, [spec(ref)], { depth: allHistory })
-      found = await this.#isIn(target, sha, ref)
+    const { history, repository } = this.#options
+    const target = (await this.#canFilter()) ? history : repository
+    return await this.#healing(target, async () => {
+      const shape = target === history ? { filter: 'tree:0' as const } : { depth: allHistory }
+      await this.#fetch(target, { refspecs: [spec(ref)], ...shape })
+      return await this.#isIn(target, sha, ref)
     })
-    return found
   }
 
   /** An annotated tag's commit is not given by id by old servers, but comes with the tag. */
   async #fetchTip(ref: string, sha: string): Promise<boolean> {
     const { repository, signal } = this.#options
-    const accepted = await this.#accepted(() => this.#fetch(repository, [spec(ref)], { depth: 1 }))
+    const accepted = await this.#accepted(() => this.#fetch(repository, { refspecs: [spec(ref)], depth: 1 }))
     return accepted && (await repository.hasCommit(sha, signal))
   }
 
@@ -72,7 +114,7 @@ export class Fetcher {
     const { repository, remote, signal } = this.#options
     // A commit that does not exist must not cost a full clone on every attempt.
     if (remote.features?.filter && !(await this.searchHistory(sha, ref))) return false
-    await this.#fetch(repository, [spec(ref)], { depth: allHistory })
+    await this.#fetch(repository, { refspecs: [spec(ref)], depth: allHistory })
     return await repository.hasCommit(sha, signal)
   }
 
@@ -92,11 +134,10 @@ export class Fetcher {
 
   async #fetch(
     repository: BareRepository,
-    refspecs: readonly string[],
-    shape: { depth?: number; commitsOnly?: boolean },
+    shape: Pick<FetchRequest, 'refspecs' | 'depth' | 'filter' | 'objects'>,
   ): Promise<void> {
     const { remote, home, maxBytes, signal, onStart } = this.#options
-    const request = { repository, refspecs, ...shape, remote, home, maxBytes, signal, onStart }
+    const request = { repository, ...shape, remote, home, maxBytes, signal, onStart }
     // Git follows no redirects here; where they lead must be known.
     await remote.greet(knowledgeLifetimeMs, signal)
     try {
@@ -121,7 +162,7 @@ export class Fetcher {
   }
 
   /** What is damaged, or has grown too large over time, is deleted and fetched again once. A failure leaves nothing half-done. */
-  async #healing(repository: BareRepository, work: () => Promise<void>): Promise<void> {
+  async #healing<R>(repository: BareRepository, work: () => Promise<R>): Promise<R> {
     const { signal, warn } = this.#options
     let fresh = !(await repository.exists())
     for (;;) {

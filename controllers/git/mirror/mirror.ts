@@ -1,16 +1,22 @@
-import { mkdir, readdir, rename, rm, stat, writeFile } from 'node:fs/promises'
+import { mkdir, rename, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { messageOf } from '../../runtime/errors.ts'
 import type { GitHome } from '../environment.ts'
 import { aborted } from '../failure.ts'
-import { TooLargeError } from './fetch.ts'
 import { Fetcher, type WantedCommit } from './fetcher.ts'
 import { lockFolder } from './folder-lock.ts'
+import { Holds } from './holds.ts'
+import { removeLeftovers } from './leftovers.ts'
 import type { Remote } from '../protocol/remote.ts'
-import { BareRepository } from './repository.ts'
+import type { ObjectMemory } from './object-memory.ts'
+import { Refusals } from './refusals.ts'
+import { BareRepository, bytesOf } from './repository.ts'
+import { Shelf } from './shelf.ts'
 import { Mutex, SharedCalls } from '../../runtime/shared-calls.ts'
 
 export interface MirrorOptions {
+  /** Tells apart both the repository and whose credentials are used; safe in file names, and not reversible. */
+  key: string
   folder: string
   home: GitHome
   remote: Remote
@@ -18,47 +24,71 @@ export interface MirrorOptions {
   maxBytes: number
   /** Commits that stay fetched; older ones go. */
   maxCommits: number
+  /** More packs than this become one. */
+  maxPacks: number
+  /** Shared by all mirrors. */
+  memory: ObjectMemory
   warn: (message: string) => void
+  /** Called when something may have been written to the disk. */
+  changed: () => void
 }
 
 /** The right to read a commit that is in a mirror; as long as it is held the commit stays. */
 export interface Lease {
   repository: BareRepository
+  /** True: its folders are there, but perhaps not all of its files. */
+  partial: boolean
   release: () => void
   /** To be called when reading has failed: the mirror is made anew before it is used again. */
   reportDamage: () => void
 }
 
-const maxPacks = 32
-const refusalMs = 600_000
-const leftoverMs = 60_000
+const compactionMs = 600_000
 
 /** What is known on disk of one repository as one set of credentials sees it. Used by all objects that share both, and kept. */
 export class Mirror {
+  readonly key: string
+  /** What has been read of it, and of all others. */
+  readonly memory: ObjectMemory
   readonly remote: Remote
   readonly #options: MirrorOptions
   /** Commits, each with its files and, if the server is any good, without history. */
-  readonly #repository: BareRepository
+  readonly #whole: Shelf
+  /** Commits of which some files are enough. */
+  readonly #partial: Shelf
   /** History without files, to answer which commit belongs to which ref. */
   readonly #history: BareRepository
   readonly #mutex = new Mutex()
-  readonly #fetches = new SharedCalls<void>()
-  readonly #leases = new Map<string, number>()
+  readonly #fetches = new SharedCalls<Shelf>()
+  readonly #holds = new Holds()
   readonly #ancestors = new Set<string>()
-  readonly #tooLarge = new Map<string, { error: TooLargeError; untilMs: number }>()
-  #damaged = false
+  readonly #refusals = new Refusals()
   #usedAtMs = Date.now()
 
   constructor(options: MirrorOptions) {
     this.#options = options
+    this.key = options.key
+    this.memory = options.memory
     this.remote = options.remote
-    this.#repository = new BareRepository(join(options.folder, 'repository.git'), options.home)
-    this.#history = new BareRepository(join(options.folder, 'history.git'), options.home)
+    const repository = (name: string) => new BareRepository(join(options.folder, name), options.home)
+    this.#whole = new Shelf(repository('repository.git'), { ...options, partial: false })
+    this.#partial = new Shelf(repository('partial.git'), { ...options, partial: true })
+    this.#history = repository('history.git')
+  }
+
+  /** Where the LFS objects of this repository are kept, for whoever needs them. */
+  get lfsFolder(): string {
+    return join(this.#options.folder, 'lfs')
+  }
+
+  /** Whether something is being read. */
+  get isInUse(): boolean {
+    return this.#holds.any
   }
 
   /** Since when nobody has asked for anything (ms since 1970); now, while something is being read. */
   get usedAtMs(): number {
-    return this.#leases.size > 0 ? Date.now() : this.#usedAtMs
+    return this.isInUse ? Date.now() : this.#usedAtMs
   }
 
   /** To be called on every pass, also where nothing has to be fetched. */
@@ -66,29 +96,32 @@ export class Mirror {
     this.#usedAtMs = Date.now()
   }
 
-  /** Whether the commit is there, so that handing it out asks nobody. */
+  /** Whether the commit is there, in whole or in part, so that handing it out asks nobody. */
   async has(sha: string): Promise<boolean> {
-    return !this.#damaged && (await this.#repository.isKept(sha))
+    return (await this.#shelfOf({ sha, partial: true })) !== undefined
   }
 
   /**
-   * Sees to it that the commit and its files are on disk. Concurrent calls for one commit share one fetch. Throws ReconcileError
-   * `GitOperationFailed`.
+   * Sees to it that the commit and its files (or, where it is wanted in part, at least its folders) are on disk. Concurrent calls for one commit
+   * share one fetch. Throws ReconcileError `GitOperationFailed`.
    */
   async fetchCommit(want: WantedCommit, signal: AbortSignal): Promise<Lease> {
-    this.touch()
-    const lease = this.#lease(want.sha)
-    try {
-      if (!(await this.has(want.sha))) {
-        await this.#fetches.run(want.sha, signal, (shared) =>
-          this.#exclusively(shared, (f) => this.#ensure(want, f, shared)),
-        )
-      }
-      return lease
-    } catch (err) {
-      lease.release()
-      throw signal.aborted ? aborted(this.remote.url, signal) : err
-    }
+    return await this.#leased(want.sha, signal, async () => {
+      const shelf = await this.#shelfOf(want)
+      if (shelf) return shelf
+      return await this.#fetches.run(keyOf(want), signal, (shared) =>
+        this.#exclusively(shared, (fetcher) => this.#ensure(want, fetcher)),
+      )
+    })
+  }
+
+  /** Sees to it that the files at and below the paths are on disk too. The paths must be there. */
+  async fetchFiles(want: WantedCommit, paths: readonly string[], signal: AbortSignal): Promise<Lease> {
+    return await this.#leased(want.sha, signal, () =>
+      this.#fetches.run(['files', want.sha, ...paths].join('\0'), signal, (shared) =>
+        this.#ensureFiles(want, paths, shared),
+      ),
+    )
   }
 
   /** Whether `sha` is `tip.sha` or one of its ancestors; `tip.ref` is where the server has the tip. */
@@ -98,8 +131,9 @@ export class Mirror {
     if (sha === tip.sha || this.#ancestors.has(key)) return true
     try {
       const found = await this.#exclusively(signal, (fetcher) =>
-        this.#limited(key, () => fetcher.searchHistory(sha, tip.ref)),
+        this.#refusals.run(key, () => fetcher.searchHistory(sha, tip.ref)),
       )
+      this.#options.changed()
       if (this.#ancestors.size > 1000) this.#ancestors.clear()
       if (found) this.#ancestors.add(key)
       return found
@@ -108,29 +142,39 @@ export class Mirror {
     }
   }
 
-  /** Deletes all of it. It may be used again afterwards. */
+  /** What all of it takes on disk. */
+  async sizeBytes(): Promise<number> {
+    const repositories = [this.#whole.repository, this.#partial.repository, this.#history]
+    const sizes = [...repositories.map((repository) => repository.sizeBytes()), bytesOf(this.lfsFolder)]
+    return (await Promise.all(sizes)).reduce((sum, size) => sum + size, 0)
+  }
+
+  /** Deletes all of it, unless something is being read. It may be used again afterwards. */
   async remove(signal: AbortSignal): Promise<void> {
     await this.#exclusively(signal, async () => {
+      if (this.isInUse) return
       const aside = `${this.#options.folder}.removed`
       await rename(this.#options.folder, aside)
       await rm(aside, { recursive: true, force: true })
     })
   }
 
-  #lease(sha: string): Lease {
-    this.#leases.set(sha, (this.#leases.get(sha) ?? 0) + 1)
-    let held = true
-    return {
-      repository: this.#repository,
-      release: () => {
-        if (!held) return
-        held = false
-        const others = this.#leases.get(sha)! - 1
-        if (others > 0) this.#leases.set(sha, others)
-        else this.#leases.delete(sha)
-      },
-      reportDamage: () => (this.#damaged = true),
+  async #leased(sha: string, signal: AbortSignal, fetch: () => Promise<Shelf>): Promise<Lease> {
+    this.touch()
+    const release = this.#holds.add(sha)
+    try {
+      const shelf = await fetch()
+      const { repository, partial } = shelf
+      return { repository, partial, release, reportDamage: () => shelf.reportDamage() }
+    } catch (err) {
+      release()
+      throw signal.aborted ? aborted(this.remote.url, signal) : err
     }
+  }
+
+  async #shelfOf({ sha, partial }: WantedCommit): Promise<Shelf | undefined> {
+    if (await this.#whole.has(sha)) return this.#whole
+    return partial && (await this.#partial.has(sha)) ? this.#partial : undefined
   }
 
   /** Alone in this process, and alone among the processes that share the folder. */
@@ -143,7 +187,8 @@ export class Mirror {
         await writeFile(join(folder, 'url'), `${this.remote.url}\n`)
         await removeLeftovers(folder)
         const onStart = lock.recordGroup
-        const repositories = { repository: this.#repository, history: this.#history }
+        const [{ repository }, { repository: partial }] = [this.#whole, this.#partial]
+        const repositories = { repository, partial, history: this.#history }
         return await work(new Fetcher({ ...repositories, remote: this.remote, home, maxBytes, signal, onStart, warn }))
       } finally {
         await lock.release()
@@ -151,50 +196,54 @@ export class Mirror {
     })
   }
 
-  async #ensure(want: WantedCommit, fetcher: Fetcher, signal: AbortSignal): Promise<void> {
-    if (this.#damaged) {
-      this.#options.warn('a damaged mirror is made anew')
-      await this.#repository.remove()
-      this.#damaged = false
-    }
-    if (await this.has(want.sha)) return
-    await this.#limited(want.sha, () => fetcher.fetchCommit(want))
-    await this.#tidy(signal)
+  async #ensure(want: WantedCommit, fetcher: Fetcher): Promise<Shelf> {
+    await this.#partial.heal()
+    await this.#whole.heal()
+    const shelf = await this.#shelfOf(want)
+    if (shelf) return shelf
+    const fetched = await this.#refusals.run(keyOf(want), async () => {
+      if (want.partial && (await fetcher.fetchFolders(want))) return this.#partial
+      await fetcher.fetchCommit(want)
+      return this.#whole
+    })
+    return await this.#tidied(fetched)
   }
 
-  /** Each attempt at what is too large costs as many bytes as the limit allows: the next one waits. */
-  async #limited<R>(key: string, work: () => Promise<R>): Promise<R> {
-    const known = this.#tooLarge.get(key)
-    if (known && known.untilMs > performance.now()) throw known.error
-    try {
-      return await work()
-    } catch (error) {
-      if (this.#tooLarge.size > 1000) this.#tooLarge.clear()
-      if (error instanceof TooLargeError) this.#tooLarge.set(key, { error, untilMs: performance.now() + refusalMs })
-      throw error
-    }
+  async #ensureFiles(want: WantedCommit, paths: readonly string[], signal: AbortSignal): Promise<Shelf> {
+    const known = await this.#shelfOf({ ...want, partial: true })
+    if (known && (await known.hasFiles(want.sha, paths, signal))) return known
+    return await this.#exclusively(signal, async (fetcher) => {
+      const shelf = await this.#ensure({ ...want, partial: true }, fetcher)
+      if (!shelf.partial) return shelf
+      const key = [want.sha, ...paths].join('\0')
+      if (await this.#refusals.run(key, () => fetcher.fetchFiles(want, paths))) return await this.#tidied(shelf)
+      return await this.#ensure({ ...want, partial: false }, fetcher)
+    })
   }
 
-  async #tidy(signal: AbortSignal): Promise<void> {
+  async #tidied(shelf: Shelf): Promise<Shelf> {
+    const { changed, warn } = this.#options
     try {
-      await this.#repository.dropOld(this.#options.maxCommits, (sha) => this.#leases.has(sha))
-      await this.#repository.compact(maxPacks, signal)
+      // Nobody waits for it who only wants a commit.
+      if (await shelf.dropOld((sha) => this.#holds.has(sha))) void this.#compact(shelf)
     } catch (err) {
-      signal.throwIfAborted()
-      this.#options.warn(`mirror not compacted: ${messageOf(err)}`) // the commit is there, which is what was asked for
+      warn(`old commits not removed: ${messageOf(err)}`) // the new one is there, which is what was asked for
+    }
+    changed()
+    return shelf
+  }
+
+  async #compact(shelf: Shelf): Promise<void> {
+    const signal = AbortSignal.timeout(compactionMs)
+    try {
+      await this.#exclusively(signal, () => shelf.compact(signal))
+      this.#options.changed()
+    } catch (err) {
+      this.#options.warn(`mirror not compacted: ${messageOf(err)}`) // the next fetch will try again
     }
   }
 }
 
-/** What processes that died meanwhile were about to delete or to write. */
-async function removeLeftovers(folder: string): Promise<void> {
-  const names = (await readdir(folder)).filter((name) => name.endsWith('.removed') || name.startsWith('lock.'))
-  for (const name of names) {
-    const path = join(folder, name)
-    const changedMs = await stat(path).then(
-      (s) => s.mtimeMs,
-      () => Date.now(),
-    ) // gone by itself
-    if (Date.now() - changedMs > leftoverMs) await rm(path, { recursive: true, force: true })
-  }
+function keyOf({ sha, partial = false }: WantedCommit): string {
+  return partial ? `partial ${sha}` : sha
 }

@@ -3,10 +3,16 @@ import { createHash } from 'node:crypto'
 import { mkdirSync } from 'node:fs'
 import { readdir, rm, stat, utimes } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
-import type { Access } from '../access/access.ts'
+import { messageOf } from '../../runtime/errors.ts'
+import { SharedCalls } from '../../runtime/shared-calls.ts'
+import { anonymous, type Access } from '../access/access.ts'
+import { removeLeftCredentialFiles } from '../credential-files.ts'
 import { localEnvironment, type GitHome } from '../environment.ts'
+import { DiskUse } from './disk-use.ts'
 import { Mirror } from './mirror.ts'
+import { ObjectMemory } from './object-memory.ts'
 import { HttpRemote } from '../protocol/http-remote.ts'
+import { SshRemote, type SshAlgorithms } from '../ssh/remote.ts'
 import { defaultRefLimits, type RefLimits, type Remote } from '../protocol/remote.ts'
 
 export interface MirrorsOptions {
@@ -14,9 +20,14 @@ export interface MirrorsOptions {
   cacheFolder: string
   /** Limit of one repository's size on disk. Defaults to 4 GiB. */
   maxRepositoryBytes?: number
+  /** Limit of all of them together. Those used last stay, and those in use in any case. Defaults to 20 GiB. */
+  maxBytes?: number
   /** Commits of one repository that stay fetched. Defaults to 64. */
   maxCommits?: number
+  /** Packs of one repository, of which more become one. Defaults to 32. */
+  maxPacks?: number
   refLimits?: RefLimits
+  sshAlgorithms?: SshAlgorithms | undefined
   /** Where git is looked for. Defaults to the PATH of this process. */
   path?: string
   warn?(message: string, url: string): void
@@ -24,13 +35,16 @@ export interface MirrorsOptions {
 
 /** One bare mirror per URL and credentials, below one folder. */
 export interface Mirrors {
+  /** What every git process gets, and other tools that work for one of these repositories. */
+  readonly home: GitHome
   /** The mirror of a URL that has been checked. Touches no disk and no network. */
   mirrorFor(url: string, access: Access): Mirror
-  /** Deletes the mirrors that nobody has used for `idleMs`; whoever needs one again fetches again. */
+  /** Deletes the mirrors that nobody has used for `idleMs`, and more where all take too much; whoever needs one again fetches again. */
   sweep(idleMs?: number): Promise<void>
 }
 
 const defaultMaxRepositoryBytes = 4 * 1024 ** 3
+const defaultMaxBytes = 20 * 1024 ** 3
 const defaultIdleMs = 24 * 3_600_000
 const removed = '.removed'
 
@@ -41,9 +55,11 @@ export function makeMirrors(options: MirrorsOptions): Mirrors {
     home: join(resolve(options.cacheFolder), 'home'),
     // The one thing of the surroundings that git cannot do without.
     path: options.path ?? process.env['PATH'] ?? '/usr/bin:/bin',
+    run: join(resolve(options.cacheFolder), 'run'),
   }
   mkdirSync(folder, { recursive: true, mode: 0o700 })
   mkdirSync(home.home, { recursive: true, mode: 0o500 })
+  void removeLeftCredentialFiles(home.run)
   const { error, status } = spawnSync('git', ['--version'], { env: localEnvironment(home), timeout: 30_000 })
   if (error || status !== 0) throw new Error('git cannot be run', { cause: error })
   return new MirrorPool(folder, home, options)
@@ -51,14 +67,18 @@ export function makeMirrors(options: MirrorsOptions): Mirrors {
 
 class MirrorPool implements Mirrors {
   readonly #folder: string
-  readonly #home: GitHome
+  readonly home: GitHome
   readonly #options: MirrorsOptions
   readonly #mirrors = new Map<string, Mirror>()
+  readonly #memory = new ObjectMemory()
+  readonly #use: DiskUse
+  readonly #trims = new SharedCalls<void>()
 
   constructor(folder: string, home: GitHome, options: MirrorsOptions) {
     this.#folder = folder
-    this.#home = home
+    this.home = home
     this.#options = options
+    this.#use = new DiskUse(options.maxBytes ?? defaultMaxBytes)
   }
 
   mirrorFor(url: string, access: Access): Mirror {
@@ -78,38 +98,78 @@ class MirrorPool implements Mirrors {
       const usedMs = mirror ? await noteUse(path, mirror.usedAtMs) : await lastUse(path)
       if (name.endsWith(removed)) await rm(path, { recursive: true, force: true })
       else if (usedMs < oldMs) await this.#remove(name)
+      else await this.#measure(name)
     }
+    await this.#trim()
     for (const [key, mirror] of this.#mirrors) if (mirror.usedAtMs < oldMs) this.#mirrors.delete(key)
   }
 
   async #remove(key: string): Promise<void> {
-    const mirror = this.#mirrors.get(key) ?? this.#make(key, '', { key: '', secrets: [] })
     const patience = AbortSignal.timeout(1_000)
-    await mirror.remove(patience).catch((err: unknown) => {
-      // Another process works on it right now, and so keeps it young.
-      if (!patience.aborted) throw err
-    })
+    await this.#mirrorAt(key)
+      .remove(patience)
+      .catch((err: unknown) => {
+        // Another process works on it right now, and so keeps it young.
+        if (!patience.aborted) throw err
+      })
+    await this.#measure(key)
+  }
+
+  /** Of those that other processes have made nothing but the folder is known. */
+  #mirrorAt(key: string): Mirror {
+    return this.#mirrors.get(key) ?? this.#make(key, '', anonymous)
+  }
+
+  async #measure(key: string): Promise<void> {
+    this.#use.note(key, await this.#mirrorAt(key).sizeBytes())
+  }
+
+  /** In the background, as whoever has just fetched something need not wait for it. */
+  #changed(key: string, url: string): void {
+    const work = async () => {
+      await this.#measure(key)
+      await this.#trims.run('', new AbortController().signal, () => this.#trim())
+    }
+    work().catch((err: unknown) => this.#options.warn?.(`mirrors not swept: ${messageOf(err)}`, url))
+  }
+
+  async #trim(): Promise<void> {
+    if (!this.#use.isTooMuch) return
+    const names = this.#use.names.filter((name) => !this.#mirrors.get(name)?.isInUse)
+    const aged = await Promise.all(
+      names.map(async (name) => ({ name, usedMs: await this.#usedMs(join(this.#folder, name), name) })),
+    )
+    for (const { name } of aged.toSorted((a, b) => a.usedMs - b.usedMs)) {
+      if (!this.#use.isTooMuch) return
+      await this.#remove(name)
+    }
+  }
+
+  async #usedMs(path: string, name: string): Promise<number> {
+    return this.#mirrors.get(name)?.usedAtMs ?? (await lastUse(path))
   }
 
   #make(key: string, url: string, access: Access): Mirror {
-    const {
-      maxRepositoryBytes = defaultMaxRepositoryBytes,
-      maxCommits = 64,
-      refLimits = defaultRefLimits,
-    } = this.#options
+    const { maxRepositoryBytes = defaultMaxRepositoryBytes, maxCommits = 64, maxPacks = 32 } = this.#options
     return new Mirror({
+      key,
       folder: join(this.#folder, key),
-      home: this.#home,
-      remote: makeRemote(url, access, refLimits),
+      home: this.home,
+      remote: this.#remote(url, access),
       maxBytes: maxRepositoryBytes,
       maxCommits,
+      maxPacks,
+      memory: this.#memory,
       warn: (message) => this.#options.warn?.(message, url),
+      changed: () => this.#changed(key, url),
     })
   }
-}
 
-function makeRemote(url: string, access: Access, limits: RefLimits): Remote {
-  return new HttpRemote(url, access, limits)
+  #remote(url: string, access: Access): Remote {
+    const { refLimits: limits = defaultRefLimits, sshAlgorithms: algorithms } = this.#options
+    if (!url.startsWith('ssh://')) return new HttpRemote(url, access, limits)
+    return new SshRemote(url, access, { home: this.home, limits, algorithms })
+  }
 }
 
 /** When a mirror was used is only known to the process that used it, until it is written down. */

@@ -1,9 +1,10 @@
 import { randomUUID } from 'node:crypto'
 import { access, mkdir, readdir, rename, rm, stat, utimes } from 'node:fs/promises'
 import { join } from 'node:path'
+import { createInterface } from 'node:readline'
 import { simpleGit, type SimpleGit } from 'simple-git'
 import { localEnvironment, type GitHome } from '../environment.ts'
-import { runGit } from '../git.ts'
+import { runGit, startGit } from '../git.ts'
 
 /** Refs below this one keep the commits that were asked for; nothing else in a mirror has a name. */
 const keepPrefix = 'refs/openflux/keep/'
@@ -60,6 +61,19 @@ export class BareRepository {
     )
   }
 
+  /** The ids of the files at and below the paths of a commit that are not there. Its folders must be. */
+  async missingFiles(sha: string, paths: readonly string[], signal: AbortSignal): Promise<string[]> {
+    const args = ['rev-list', '--objects', '--no-object-names', '--missing=print', '--no-walk', '--end-of-options', sha]
+    // The paths are no patterns, whatever is in them.
+    const env = { ...this.env, GIT_LITERAL_PATHSPECS: '1' }
+    const git = startGit(['--git-dir', this.dir, ...args, '--', ...paths], { env, signal })
+    git.stdin.end()
+    const missing: string[] = []
+    for await (const line of createInterface(git.stdout)) if (line.startsWith('?')) missing.push(line.slice(1))
+    await git.ended
+    return missing
+  }
+
   /** Lets go of all but the `max` commits used last. What is `inUse` stays in any case. */
   async dropOld(max: number, inUse: (sha: string) => boolean): Promise<void> {
     const folder = join(this.dir, keepPrefix)
@@ -72,20 +86,15 @@ export class BareRepository {
 
   /** Bytes of all packs, finished or not; a mirror has hardly any other objects. */
   async sizeBytes(): Promise<number> {
-    const folder = join(this.dir, 'objects/pack')
-    const sizes = (await listed(folder)).map((name) =>
-      stat(join(folder, name)).then(
-        (s) => s.size,
-        () => 0,
-      ),
-    ) // renamed meanwhile
-    return (await Promise.all(sizes)).reduce((sum, size) => sum + size, 0)
+    return await bytesOf(join(this.dir, 'objects/pack'))
   }
 
-  /** Puts all that is still kept into one pack and forgets the rest, once there are more than `maxPacks` packs. */
-  async compact(maxPacks: number, signal: AbortSignal): Promise<void> {
-    const packs = (await listed(join(this.dir, 'objects/pack'))).filter((name) => name.endsWith('.pack'))
-    if (packs.length <= maxPacks) return
+  async packCount(): Promise<number> {
+    return (await listed(join(this.dir, 'objects/pack'))).filter((name) => name.endsWith('.pack')).length
+  }
+
+  /** Puts all that is still kept into one pack and forgets the rest. */
+  async compact(signal: AbortSignal): Promise<void> {
     const options = { env: this.env, signal }
     await runGit(['--git-dir', this.dir, 'repack', '-a', '-d', '--quiet', '--no-write-bitmap-index'], options)
     await runGit(['--git-dir', this.dir, 'prune', '--expire=now'], options)
@@ -141,6 +150,17 @@ async function isThere(path: string): Promise<boolean> {
     () => true,
     () => false, // which is the answer
   )
+}
+
+/** Bytes of the files in a folder, 0 where it is missing. */
+export async function bytesOf(folder: string): Promise<number> {
+  const sizes = (await listed(folder)).map((name) =>
+    stat(join(folder, name)).then(
+      (s) => s.size,
+      () => 0,
+    ),
+  ) // renamed meanwhile
+  return (await Promise.all(sizes)).reduce((sum, size) => sum + size, 0)
 }
 
 /** The names in a folder; none where it is missing. */

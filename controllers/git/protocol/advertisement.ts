@@ -8,6 +8,8 @@ export interface RemoteRef {
   oid: string
   /** The commit behind an annotated tag. */
   peeled?: string
+  /** The ref that a symbolic one stands for, where that was asked for and the server tells. */
+  symref?: string
 }
 
 /** What a server can do, as far as it matters here. */
@@ -17,6 +19,8 @@ export interface Features {
   agent: boolean
   /** Whether a fetch may leave out files and folders. */
   filter: boolean
+  /** Symbolic refs that version 0 tells of, by name. */
+  symrefs?: ReadonlyMap<string, string>
 }
 
 /** The server's own refusal (an `ERR` packet) or a breach of the protocol. */
@@ -46,14 +50,22 @@ export function featuresOfV2(lines: readonly string[]): Features {
 export function featuresOfV0(text: string): Features {
   const words = text.split(' ')
   checkObjectFormat(words.find((w) => w.startsWith('object-format='))?.slice('object-format='.length))
-  return { version: 0, agent: false, filter: words.includes('filter') }
+  const symrefs = words.filter((w) => w.startsWith('symref=')).map((w) => splitOnce(w.slice('symref='.length), ':'))
+  return { version: 0, agent: false, filter: words.includes('filter'), symrefs: new Map(symrefs) }
 }
 
 /** A line of `ls-refs`: `<oid> <name>[ symref-target:<name>][ peeled:<oid>]`. */
 export function refOfV2(line: string): RemoteRef {
   const [oid = '', name = '', ...attributes] = line.split(' ')
-  const peeled = attributes.find((a) => a.startsWith('peeled:'))?.slice('peeled:'.length)
-  return { name: checkName(name), oid: checkOid(oid), ...(peeled === undefined ? {} : { peeled: checkOid(peeled) }) }
+  const valueOf = (key: string) => attributes.find((a) => a.startsWith(key))?.slice(key.length)
+  const peeled = valueOf('peeled:')
+  const symref = valueOf('symref-target:')
+  return {
+    name: checkName(name),
+    oid: checkOid(oid),
+    ...(peeled !== undefined && { peeled: checkOid(peeled) }),
+    ...(symref !== undefined && { symref: checkName(symref) }),
+  }
 }
 
 /** A line of the older advertisement: `<oid> <name>`, where the name of a peeled tag ends with `^{}`. */

@@ -46,7 +46,6 @@ describe('asking a real server for refs', function () {
       protocolV2: true,
       auth: undefined,
       redirect: undefined,
-      tooManyRequests: undefined,
     })
     Object.assign(server.behaviour, { dripMs: undefined, hang: undefined, down: false })
   })
@@ -127,19 +126,6 @@ describe('asking a real server for refs', function () {
     }
   })
 
-  it('says when the server wants to be left alone', async () => {
-    for (const [header, ms] of [
-      ['7', 7000],
-      ['999999999', 3_600_000],
-      ['soon', undefined],
-    ] as const) {
-      server.behaviour.tooManyRequests = header
-      const err = await failureOf(new HttpRemote(url, anonymous).listRefs(everything, soon()))
-      assert.match(err.message, /too many requests/)
-      assert.equal(err.retryAfterMs, ms)
-    }
-  })
-
   it('ends on the signal, whether the server hangs or trickles', async () => {
     for (const fault of [{ hang: 'info/refs' }, { dripMs: 50 }] as const) {
       Object.assign(server.behaviour, { hang: undefined, dripMs: undefined }, fault)
@@ -171,7 +157,7 @@ describe('asking a real server for refs', function () {
       server.behaviour.auth = undefined
       const open = new HttpRemote(`${elsewhere.url}/app.git`, me)
       assert.equal((await open.listRefs(exactly('refs/heads/main'), soon())).length, 1)
-      const forGit = await open.connect({ home: '/', path: '/' })
+      const forGit = await open.connect({ home: '/', path: '/', run: '/' })
       assert.equal(forGit.url, url)
       assert.ok(!JSON.stringify(forGit.env).includes('Authorization'))
     } finally {

@@ -1,12 +1,15 @@
 import { messageOf } from '../../runtime/errors.ts'
 import type { Access } from '../access/access.ts'
-import { remoteEnvironment, type GitHome } from '../environment.ts'
+import type { GitHome } from '../environment.ts'
 import { gitFailure, sanitize } from '../failure.ts'
-import { featuresOfV0, featuresOfV2, lineOf, ProtocolError, refOfV0, refOfV2 } from './advertisement.ts'
+import { ProtocolError } from './advertisement.ts'
 import type { Features, RemoteRef } from './advertisement.ts'
-import { AnswerError, networkFailure, requestGit, type Body, type Endpoint } from './http.ts'
+import { AnswerError, networkFailure, requestGit, transportTo, type Body, type Endpoint } from './http.ts'
+import { refuseWhileAskedToWait } from './host-waits.ts'
+import { httpConnection } from './http-connection.ts'
 import { readPackets } from './packets.ts'
-import { delimiterPacket, encodePacket, flushPacket, type Packet } from './pkt-line.ts'
+import type { Packet } from './pkt-line.ts'
+import { lsRefsRequest, readAdvertisement, readLsRefs } from './ref-answers.ts'
 import { defaultRefLimits, knowledgeLifetimeMs } from './remote.ts'
 import type { GitConnection, RefLimits, RefQuery, Remote } from './remote.ts'
 
@@ -53,10 +56,11 @@ export class HttpRemote implements Remote {
   }
 
   /** Git follows no redirects here: it goes where they have led us, if we have asked already. */
-  connect(home: GitHome): Promise<GitConnection> {
+  async connect(home: GitHome): Promise<GitConnection> {
     const endpoint = this.#known?.endpoint ?? { base: this.url, credentials: true }
-    const env = remoteEnvironment(home, endpoint, this.access)
-    return Promise.resolve({ url: endpoint.base, env, release: () => Promise.resolve() })
+    const failed = (why: string, retryAfterMs: number) => gitFailure(this.url, why, { retryAfterMs })
+    refuseWhileAskedToWait(endpoint.base, transportTo(endpoint, this.access), failed)
+    return await httpConnection(home, endpoint, this.access)
   }
 
   async #discover(query: RefQuery, signal: AbortSignal): Promise<RemoteRef[]> {
@@ -91,96 +95,5 @@ export class HttpRemote implements Remote {
       }
       throw networkFailure(this.url, err, this.access, signal)
     }
-  }
-}
-
-function lsRefsRequest({ prefixes }: RefQuery, { agent }: Features): Buffer {
-  return Buffer.concat([
-    encodePacket('command=ls-refs'),
-    ...(agent ? [encodePacket('agent=git/openflux')] : []),
-    delimiterPacket,
-    encodePacket('peel'),
-    ...prefixes.map((prefix) => encodePacket(`ref-prefix ${prefix}`)),
-    flushPacket,
-  ])
-}
-
-async function readLsRefs(packets: AsyncIterable<Packet>, query: RefQuery, maxRefs: number): Promise<RemoteRef[]> {
-  const refs: RemoteRef[] = []
-  let count = 0
-  let complete = false
-  for await (const packet of packets) {
-    const line = lineOf(packet)
-    if (line === undefined) complete = true
-    else if (++count > maxRefs) throw new ProtocolError(`more than ${maxRefs} refs`)
-    else if (!line.startsWith('unborn ')) {
-      const ref = refOfV2(line)
-      if (query.keep(ref.name)) refs.push(ref)
-      if (refs.length === query.enough) return refs
-    }
-  }
-  if (!complete) throw new ProtocolError('the answer ends too early')
-  return refs
-}
-
-/** Tells what the server can do and, where it speaks the older protocol, which of its refs the query keeps. */
-async function readAdvertisement(
-  packets: AsyncIterable<Packet>,
-  query: RefQuery,
-  maxRefs: number,
-): Promise<{ features: Features; refs: RemoteRef[] }> {
-  const capabilities: string[] = []
-  const older = new OlderAdvertisement(query, maxRefs)
-  let version2 = false
-  let complete = false
-  for await (const packet of packets) {
-    const line = lineOf(packet)
-    // The flush behind the service line ends nothing yet.
-    if (line === undefined) complete = version2 || older.started
-    else if (version2) capabilities.push(line)
-    else if (line === 'version 2') version2 = true
-    else if (!/^# service=|^version 1$/.test(line) && older.add(line)) return older.result()
-    if (capabilities.length > 100) throw new ProtocolError('too many capabilities')
-  }
-  if (version2 && complete) return { features: featuresOfV2(capabilities), refs: [] }
-  if (version2 || (older.started && !complete)) throw new ProtocolError('the answer ends too early')
-  return older.result()
-}
-
-/** Versions 0 and 1: all refs of the repository, the capabilities behind the first. */
-class OlderAdvertisement {
-  readonly #query: RefQuery
-  readonly #maxRefs: number
-  readonly #refs: RemoteRef[] = []
-  #features: Features | undefined
-  #count = 0
-
-  constructor(query: RefQuery, maxRefs: number) {
-    this.#query = query
-    this.#maxRefs = maxRefs
-  }
-
-  get started(): boolean {
-    return this.#features !== undefined
-  }
-
-  /** Returns true where no further line is needed. */
-  add(line: string): boolean {
-    if (++this.#count > this.#maxRefs) throw new ProtocolError(`more than ${this.#maxRefs} refs`)
-    // Commits without parents, which a server whose own repository is shallow lists behind its refs.
-    if (/^shallow [0-9a-f]{40}$/.test(line)) return false
-    const [text = '', capabilities] = line.split('\0')
-    this.#features ??= featuresOfV0(capabilities ?? '')
-    const ref = refOfV0(text)
-    const last = this.#refs.at(-1)
-    if (last && ref.name === `${last.name}^{}`) last.peeled = ref.oid
-    else if (this.#refs.length === this.#query.enough) return true
-    else if (!ref.name.endsWith('^{}') && this.#query.keep(ref.name)) this.#refs.push(ref)
-    return false
-  }
-
-  result(): { features: Features; refs: RemoteRef[] } {
-    // A repository without refs may say nothing at all but a flush.
-    return { features: this.#features ?? featuresOfV0(''), refs: this.#refs }
   }
 }

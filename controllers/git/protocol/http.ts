@@ -1,8 +1,11 @@
-import { Agent, request } from 'undici'
+import { request } from 'undici'
 import type { Access } from '../access/access.ts'
 import { aborted, gitFailure, sanitize } from '../failure.ts'
 import { messageOf, ReconcileError } from '../../runtime/errors.ts'
+import { dispatcherFor, idleTimeoutMs } from '../../source/transport/dispatcher.ts'
+import type { Transport } from '../../source/transport/transport.ts'
 import { followRedirect } from '../url.ts'
+import { noteRetryAfter, refuseWhileAskedToWait } from './host-waits.ts'
 
 /** Where requests for one repository go, which differs from its URL after a redirect. */
 export interface Endpoint {
@@ -37,19 +40,7 @@ export type Body = Response['body']
 export class AnswerError extends Error {}
 
 const maxRedirects = 5
-const idleTimeoutMs = 60_000
-const maxRetryAfterMs = 3_600_000
 const advertisement = '/info/refs?service=git-upload-pack'
-
-/** Shared by all repositories, so that a poll finds a connection that is already open. */
-const agent = new Agent({
-  connections: 16,
-  connectTimeout: 30_000,
-  headersTimeout: idleTimeoutMs,
-  bodyTimeout: idleTimeoutMs,
-  keepAliveTimeout: 75_000,
-  keepAliveMaxTimeout: 600_000,
-})
 
 /**
  * Asks `info/refs`, following at most five redirects, or posts to `git-upload-pack`, following none. The answer's type has been checked; its
@@ -61,7 +52,7 @@ export async function requestGit(options: GitRequest): Promise<GitResponse> {
   for (let redirects = 0; ; redirects++) {
     const response = await send(options, endpoint)
     if (response.statusCode < 300 || response.statusCode > 399) {
-      await checkAnswer(response, options)
+      await checkAnswer(response, endpoint, options)
       return { endpoint, body: response.body }
     }
     await drain(response.body)
@@ -79,7 +70,17 @@ async function send({ shownUrl, access, body, signal }: GitRequest, endpoint: En
     headers['accept'] = 'application/x-git-upload-pack-result'
   }
   const url = endpoint.base + (body ? '/git-upload-pack' : advertisement)
-  const options = { dispatcher: agent, method: body ? 'POST' : 'GET', headers, body: body ?? null, signal } as const
+  const transport = transportTo(endpoint, access)
+  refuseWhileAskedToWait(url, transport, (why, retryAfterMs) => gitFailure(shownUrl, why, { retryAfterMs }))
+  const options = {
+    dispatcher: dispatcherFor(transport),
+    method: body ? 'POST' : 'GET',
+    headers,
+    body: body ?? null,
+    signal,
+    headersTimeout: idleTimeoutMs,
+    bodyTimeout: idleTimeoutMs,
+  } as const
   try {
     // A server may close an idle connection just when it is used again; both requests only read.
     return await request(url, options).catch((err: unknown) => {
@@ -89,6 +90,13 @@ async function send({ shownUrl, access, body, signal }: GitRequest, endpoint: En
   } catch (err) {
     throw networkFailure(shownUrl, err, access, signal)
   }
+}
+
+/** Another host than the repository's does not get to see the client's certificate. */
+export function transportTo({ credentials }: Endpoint, access: Access): Transport {
+  const { tls, proxy } = access
+  if (credentials || !tls?.cert) return access
+  return { tls: tls.ca ? { ca: tls.ca } : undefined, proxy }
 }
 
 function isReset(err: unknown): boolean {
@@ -113,12 +121,13 @@ function redirected(shownUrl: string, from: Endpoint, location: string): Endpoin
   }
 }
 
-async function checkAnswer(response: Response, { shownUrl, access, body }: GitRequest): Promise<void> {
+async function checkAnswer(response: Response, asked: Endpoint, { shownUrl, access, body }: GitRequest): Promise<void> {
   const { statusCode, headers } = response
   const type = single(headers['content-type']).split(';')[0]?.trim()
   const wanted = `application/x-git-upload-pack-${body ? 'result' : 'advertisement'}`
   const encoding = single(headers['content-encoding']) || 'identity'
   if (statusCode === 200 && type === wanted && encoding === 'identity') return
+  const retryAfterMs = noteRetryAfter(asked.base, transportTo(asked, access), response)
   await drain(response.body)
   if (statusCode === 200) {
     // The header as it came: a secret that has been cut or quoted would not be found any more.
@@ -129,22 +138,16 @@ async function checkAnswer(response: Response, { shownUrl, access, body }: GitRe
   }
   throw gitFailure(shownUrl, statusText(statusCode), {
     ...([400, 404, 405, 410, 415].includes(statusCode) ? { cause: new AnswerError('status') } : {}),
-    retryAfterMs: retryAfterMs(single(headers['retry-after'])),
+    retryAfterMs,
   })
 }
 
 function statusText(status: number): string {
   if (status === 401 || status === 403) return `authentication required (HTTP ${status})`
   if (status === 404) return 'repository not found'
+  if (status === 407) return 'the proxy requires authentication (HTTP 407)'
   if (status === 429) return 'too many requests (HTTP 429)'
   return `unexpected HTTP status ${status}`
-}
-
-/** RFC 9110 §10.2.3: seconds or a date. Never more than an hour, so that a slip of the server does not stop an object for good. */
-function retryAfterMs(header: string): number | undefined {
-  if (header === '') return undefined
-  const ms = /^\d{1,9}$/.test(header) ? Number(header) * 1000 : Date.parse(header) - Date.now()
-  return Number.isNaN(ms) ? undefined : Math.min(Math.max(ms, 0), maxRetryAfterMs)
 }
 
 function single(header: string | string[] | undefined): string {

@@ -8,6 +8,8 @@ export interface RefQuery {
   prefixes: readonly string[]
   /** Tells which of the refs that come are returned; the others cost no memory. */
   keep(name: string): boolean
+  /** True: symbolic refs are to say what they point to. */
+  symrefs?: boolean
   /** How many are enough: where they have been found, the rest is not read. */
   enough?: number
 }
@@ -30,10 +32,13 @@ export interface GitConnection {
   /** Its whole environment, credentials included. */
   env: Record<string, string>
   /** To be called when the process has ended: files with credentials go. */
-  release(): Promise<void>
+  release: () => Promise<void>
 }
 
-/** One repository as one set of credentials sees it, whatever the protocol. Failures are ReconcileErrors `GitOperationFailed`. */
+/**
+ * One repository as one set of credentials sees it, whatever the protocol. Failures are ReconcileErrors: `AuthenticationFailed` where keys are at fault, else
+ * `GitOperationFailed`.
+ */
 export interface Remote {
   /** Without credentials; what messages name. */
   readonly url: string

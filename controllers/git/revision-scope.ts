@@ -1,0 +1,33 @@
+import { scopeDigest } from './content/scope.ts'
+import type { Mirror } from './mirror/mirror.ts'
+import type { FoundCommit } from './resolve.ts'
+import type { GitRepository } from './types.ts'
+
+const key = 'git.scope'
+
+/** Where the identity of what the revision follows is kept until the next pass: in the artifact's metadata. */
+export function scopeMetadata(scope: string | undefined): Record<string, string> {
+  return scope === undefined ? {} : { [key]: scope }
+}
+
+/**
+ * With `spec.revisionScope: SparseCheckout` the revision stays what it was while nothing below the folders of `sparseCheckout` has changed, and
+ * the pointer is the same. Asks the server for folders alone where it can leave out files.
+ */
+export async function withinScope(
+  { spec, status }: GitRepository,
+  { sha, ref, mirror }: FoundCommit & { mirror: Mirror },
+  revision: string,
+  signal: AbortSignal,
+): Promise<{ revision: string; scope?: string }> {
+  if (spec.revisionScope !== 'SparseCheckout') return { revision }
+  const scope = await scopeDigest({ mirror, sha, ref, signal }, spec.sparseCheckout)
+  const stored = status?.artifact
+  const isSame = stored?.metadata?.[key] === scope && pointerOf(stored.revision) === pointerOf(revision)
+  return { revision: isSame ? stored.revision : revision, scope }
+}
+
+/** What stands before the commit's id. */
+function pointerOf(revision: string): string {
+  return revision.slice(0, revision.lastIndexOf(':'))
+}

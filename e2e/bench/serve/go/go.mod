@@ -1,0 +1,3 @@
+module openflux/bench-serve
+
+go 1.24
