@@ -1,6 +1,8 @@
 import { once } from 'node:events'
 import { createServer, request, type IncomingMessage, type ServerResponse } from 'node:http'
+import { Readable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
+import { pipeline } from 'node:stream/promises'
 import { listen } from './tools/port.ts'
 
 /**
@@ -39,12 +41,12 @@ async function respond(behind: string, asked: IncomingMessage, answer: ServerRes
   const isFetch = body.includes('command=fetch')
   if (lie === ('refs' satisfies Lie) && path.includes('/info/refs')) {
     answer.writeHead(200, { 'content-type': 'application/x-git-upload-pack-advertisement' })
-    return await withoutEnd(answer, refs())
+    return await pipeline(Readable.from(refs()), answer)
   }
   if (isFetch && (lie === 'progress' || lie === 'error')) {
     answer.writeHead(200, { 'content-type': 'application/x-git-upload-pack-result' })
     answer.write(packet('packfile\n'))
-    if (lie === 'progress') return await withoutEnd(answer, progress())
+    if (lie === 'progress') return await pipeline(Readable.from(progress()), answer)
     const [, credentials = ''] = asked.headers.authorization?.split(' ') ?? []
     return void answer.end(packet(`\u0003${escapes}you said ${Buffer.from(credentials, 'base64').toString()}\n`))
   }
@@ -55,22 +57,14 @@ async function respond(behind: string, asked: IncomingMessage, answer: ServerRes
 }
 
 const flushBytes = 4
-/** A colour, the title of the window, a return to the start of the line. */
-const escapes = '\u001b[31m\u001b]0;owned\u0007\r'
+/** A colour, and the title of the window. */
+const escapes = '\u001b[31m\u001b]0;owned\u0007'
 
 async function pass(url: string, { method, headers }: IncomingMessage, body: Buffer) {
   const passed = request(url, { method, headers: { ...headers, connection: 'close' } })
   passed.end(body)
   const [head] = (await once(passed, 'response')) as [IncomingMessage]
   return { head, content: await buffer(head) }
-}
-
-/** Writes as fast as the client reads, until it goes away. */
-async function withoutEnd(answer: ServerResponse, pieces: Iterable<Buffer>): Promise<void> {
-  for (const piece of pieces) {
-    if (answer.destroyed) return
-    if (!answer.write(piece)) await Promise.race([once(answer, 'drain'), once(answer, 'close')])
-  }
 }
 
 function* refs(): Generator<Buffer> {

@@ -11,7 +11,7 @@ import { apiVersionOf } from '../runtime/kind.ts'
 import { finalizer } from './reconciler.ts'
 import type { Source, SourceObject } from './source.ts'
 import { download, type SourceRun, startSourceRun } from './test-run.ts'
-import { describeTrust } from './testing-trust.ts'
+import { describeTrust } from './test-trust.ts'
 
 /** An upstream that a conformance run can steer. */
 export interface Upstream<T extends SourceObject, U> {

@@ -98,8 +98,8 @@ export class Part implements Origin {
     const { mirror, signal } = this.place
     const key = `${mirror.key} submodules ${this.commit.tree} ${this.scope}`
     const read = (shared: AbortSignal) => readSubmodules({ ...this.place, signal: shared }, this.#lease, this.#paths)
-    const json = await mirror.memory.read(key, signal, async (shared) =>
-      Buffer.from(JSON.stringify(await read(shared))),
+    const json = await this.#healed(() =>
+      mirror.memory.read(key, signal, async (shared) => Buffer.from(JSON.stringify(await read(shared)))),
     )
     return JSON.parse(json.toString()) as Submodule[]
   }
