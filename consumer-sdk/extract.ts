@@ -68,7 +68,7 @@ async function unpack(
   const only = wantedFolder(options.folder ?? '')
   const tar = gunzip(
     {
-      bytes: createReadStream(file),
+      open: () => createReadStream(file),
       sizeBytes: (await stat(file)).size,
       maxUnpackedBytes: limits.maxBytes,
       tooLarge: () => tooLarge(`it unpacks to more than ${limits.maxBytes} bytes`, '--extract-max-bytes'),

@@ -6,7 +6,8 @@ import { ArchiveError } from './tar/archive-error.ts'
 
 /** A gzip file: its bytes, how many they are, and how many they may become. */
 export interface Packed {
-  bytes: Readable
+  /** Called when the first of them is asked for, if ever. */
+  open(): Readable
   sizeBytes: number
   maxUnpackedBytes: number
   /** The error of one that unpacks to more. */
@@ -20,7 +21,7 @@ export interface Packed {
 export async function* gunzip(packed: Packed, signal: AbortSignal): AsyncGenerator<Buffer, void, undefined> {
   const unpacked = createGunzip({ chunkSize: 64 * 1024 })
   // Failures of either reach whoever reads the unpacked end; `pipeline` ends the source in any case.
-  pipeline(packed.bytes, unpacked, () => {})
+  pipeline(packed.open(), unpacked, () => {})
   let bytes = 0
   try {
     for await (const chunk of unpacked as AsyncIterable<Buffer>) {

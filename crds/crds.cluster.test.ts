@@ -118,6 +118,9 @@ describe('CRDs on a real API server', function () {
       observedRecurseSubmodules: true,
       observedInclude: include,
       observedSparseCheckout: ['a'],
+      observedRevisionScope: 'SparseCheckout',
+      observedSymlinks: 'Keep',
+      observedLFS: true,
       sourceVerificationMode: 'HEAD',
     }
     assert.deepEqual((await patchStatus(GitRepositoryKind, await createGit({}), status)).status, status)
@@ -148,6 +151,11 @@ describe('CRDs on a real API server', function () {
       'mode TagAndHEAD': { verify: { mode: 'TagAndHEAD', secretRef } },
       'an include without paths': { include: [{ repository: { name: 'other' } }] },
       'folders, submodules and suspension': { sparseCheckout: ['a'], recurseSubmodules: true, suspend: true },
+      'the default branch': { ref: { defaultBranch: true } },
+      'tags that match a pattern': { ref: { semver: '1.x', tagFilter: { pattern: '^app-(.*)$', extract: '$1' } } },
+      'further addresses': { fallbackURLs: Array.from({ length: 8 }, () => url) },
+      'a revision of folders': { sparseCheckout: ['a'], revisionScope: 'SparseCheckout' },
+      'links and large files': { symlinks: 'Keep', lfs: true },
     }
     for (const [name, spec] of Object.entries(accepted)) {
       it(`accepts ${name}`, async () => {
@@ -190,6 +198,21 @@ describe('CRDs on a real API server', function () {
         /spec\.include\[0\]\.repository\.name: Required value/,
       ],
       ['a folder that is no text', { sparseCheckout: [1] }, /spec\.sparseCheckout\[0\]: Invalid value/],
+      ['a revision of folders without any', { revisionScope: 'SparseCheckout' }, /needs folders in sparseCheckout/],
+      ['an unknown scope', { revisionScope: 'Path' }, /spec\.revisionScope: Unsupported value/],
+      [
+        'a filter of tags without a range',
+        { ref: { tagFilter: { pattern: 'x' } } },
+        /ref\.tagFilter needs ref\.semver/,
+      ],
+      ['an empty pattern', { ref: { semver: '*', tagFilter: { pattern: '' } } }, /pattern: Invalid value/],
+      [
+        'a ninth further address',
+        { fallbackURLs: Array.from({ length: 9 }, () => url) },
+        /spec\.fallbackURLs: Too many/,
+      ],
+      ['a file for a further address', { fallbackURLs: ['file:///etc'] }, /spec\.fallbackURLs\[0\]: Invalid value/],
+      ['an unknown way with links', { symlinks: 'Follow' }, /spec\.symlinks: Unsupported value/],
     ]
     for (const [name, spec, message] of refused) {
       it(`refuses ${name}`, () => assert.rejects(createGit(spec), message))

@@ -3,6 +3,7 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { type ControlPlane, startControlPlane } from '../e2e/control-plane/index.ts'
 import { eventuallyHolds } from '../controllers/runtime/eventually.ts'
+import { bytesArg } from '../controllers/source/flags.ts'
 import { type Kubectl, makeKubectl } from './kubectl.ts'
 
 const folder = import.meta.dirname
@@ -10,6 +11,7 @@ const namespace = 'openflux-system'
 
 interface Container {
   image: string
+  args: string[]
   ports: { name: string }[]
   livenessProbe: { httpGet: { port: string } }
   readinessProbe: { httpGet: { port: string } }
@@ -126,6 +128,13 @@ describe('the kustomize bases', function () {
       spec.template.spec.volumes.map(({ name }) => name),
     )
     assert.equal(spec.template.spec.volumes[0]?.persistentVolumeClaim?.claimName, claim.metadata.name)
+  })
+
+  it('leave room for artifacts beside the mirrors of repositories', async () => {
+    const { args } = (await installedPod()).containers[0]
+    const limit = args.find((arg) => arg.startsWith('--git-cache-max-size='))?.split('=')[1]
+    const claim = await installed<{ spec: { resources: { requests: { storage: string } } } }>('pvc')
+    assert.ok(bytesArg(limit ?? '') <= 0.75 * bytesArg(claim.spec.resources.requests.storage), limit ?? 'none')
   })
 
   it('run the image of this version', async () => {

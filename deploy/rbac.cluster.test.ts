@@ -4,6 +4,7 @@ import { type GitRepository, GitRepositoryKind } from '../controllers/git/types.
 import { Client, isStatus } from '../controllers/runtime/client.ts'
 import type { Kind, KubeObject } from '../controllers/runtime/kind.ts'
 import { credentialsFrom, loadKubeConfig } from '../controllers/runtime/kube-config.ts'
+import { readServiceAccount, serviceAccountToken } from '../controllers/source/identity/service-account.ts'
 import { type ControlPlane, startControlPlane } from '../e2e/control-plane/index.ts'
 import { eventuallyHolds } from '../controllers/runtime/eventually.ts'
 import { type Kubectl, makeKubectl } from './kubectl.ts'
@@ -81,6 +82,7 @@ describe('roles', function () {
       ['secrets', 'get watch'],
       [`secrets in ${namespace}`, 'get watch'],
       ['configmaps', ''],
+      ['serviceaccounts', ''],
       ['serviceaccounts/token', ''],
       ['pods', ''],
       ['pods/exec', ''],
@@ -101,6 +103,23 @@ describe('roles', function () {
         assert.equal(await granted(controller, allVerbs, target), verbs)
       })
     }
+  })
+
+  it('let the controller use the identities that the sample names, and no others', async () => {
+    await kubectl.run(['apply', '-f', `${import.meta.dirname}/samples/service-account-identity.yaml`])
+    for (const [target, verbs] of [
+      ['serviceaccounts=shop-reader in default', 'get'],
+      ['serviceaccounts/token=shop-reader in default', 'create'],
+      ['serviceaccounts/token=default in default', ''],
+      ['serviceaccounts/token in default', ''],
+      ['serviceaccounts/token=shop-reader in team', ''],
+    ] as const)
+      await eventuallyHolds(async () => assert.equal(await granted(controller, allVerbs, target), verbs, target))
+    const own = clientOf(await cluster.userKubeconfig(controller.user, controller.groups))
+    const ctx = { client: own, signal: AbortSignal.timeout(10_000) }
+    const account = await readServiceAccount(ctx, 'default', 'shop-reader')
+    assert.ok(await serviceAccountToken(ctx, account, 'api://AzureADTokenExchange'))
+    await assert.rejects(serviceAccountToken(ctx, { ...account, name: 'default' }, 'x'), /forbidden/)
   })
 
   it('let only the controller make an Artifact block the deletion of its owner', async () => {

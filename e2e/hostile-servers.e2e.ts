@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { randomBytes } from 'node:crypto'
 import { readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { GitRepositoryKind, type GitRepositorySpec } from '../controllers/git/types.ts'
@@ -17,20 +18,28 @@ describe('hostile servers', () => {
   let controller: ControllerProcess
   let stillServed: () => Promise<void>
   let liar: LyingGitServer
-  let moody: GitServer
+  /** Would open with the very credentials that the objects have. */
+  let vault: GitServer
+
+  /** All of them begin together, as most of what they do is to wait; each test then looks for the end of one. */
+  const beginnings: (() => Promise<void>)[] = []
+  const begun = new Map<string, StoredRepository>()
+  const begin = (name: string, work: () => Promise<StoredRepository>) =>
+    beginnings.push(async () => void begun.set(name, await work()))
 
   before(async () => {
     story = await Story.open()
     liar = await startLyingGitServer(story.git.url)
-    moody = await startGitServer()
-    controller = await story.startController({ flags: ['--concurrent=4'] })
+    vault = await startGitServer({ auth: { user: 'me', password } })
+    controller = await story.startController({ flags: ['--concurrent=8'] })
     stillServed = await addBystander(story)
     await putSecret(story, 'login', { username: 'me', password })
+    await Promise.all(beginnings.map((work) => work()))
   })
   after(async () => {
     await story.close()
     await liar.stop()
-    await moody.stop()
+    await vault.stop()
   })
 
   /** Whatever an object meets with: the others are served as before. */
@@ -59,19 +68,24 @@ describe('hostile servers', () => {
   const turn = (name: string, spec: Partial<GitRepositorySpec>) =>
     story.client.patch(GitRepositoryKind, { namespace: story.namespace, name }, { spec })
 
-  for (const [what, pathOf, message] of [
-    ['another commit than the one asked for', (first: string) => `want=${first}`, /[0-9a-f]{40}/],
+  const lies: [string, (first: string) => string, RegExp][] = [
+    ['another commit than the one asked for', (first) => `want=${first}`, /[0-9a-f]{40}/],
     ['a pack with a wrong checksum', () => 'checksum', /pack is corrupted/],
     ['refs without end', () => 'refs', /longer than 67108864 bytes/],
     ['progress without end', () => 'progress', /timed out/],
     ['escape sequences and what it was told', () => 'error', /you said me:\*\*\*/],
-  ] as const) {
-    it(`that send ${what} change nothing`, async () => {
-      const name = `lie-${message.source.replace(/\W+/g, '').slice(0, 8).toLowerCase()}`
+  ]
+  for (const [i, [what, pathOf, message]] of lies.entries()) {
+    const name = `lie-${i}`
+    begin(name, async () => {
       const { before, first, repository } = await stored(name, { timeout: '5s' })
       await repository.commit({ 'app.yaml': 'a: 2\n' }, 'second')
       await turn(name, { url: `${liar.url}/${pathOf(first)}/${name}.git`, secretRef: { name: 'login' } })
-      await fails(before, message)
+      return before
+    })
+    it(`that send ${what} change nothing`, async () => {
+      await fails(begun.get(name)!, message)
+      await turn(name, { suspend: true }) // each retry would read as much again
     })
   }
 
@@ -95,12 +109,14 @@ describe('hostile servers', () => {
     ],
   ]
   for (const [i, [what, spec, change, message, reason]] of changes.entries()) {
-    it(`that have ${what} leave what is stored`, async () => {
-      const { before, repository } = await stored(`changed-${i}`, spec)
+    const name = `changed-${i}`
+    begin(name, async () => {
+      const { before, repository } = await stored(name, spec)
       await change(repository)
-      await story.request(`changed-${i}`)
-      await fails(before, message, reason)
+      await story.request(name)
+      return before
     })
+    it(`that have ${what} leave what is stored`, () => fails(begun.get(name)!, message, reason))
   }
 
   it('that have rewritten a branch or moved a tag are followed', async () => {
@@ -126,35 +142,54 @@ describe('hostile servers', () => {
     ['send us in a circle', () => ({ redirect: { status: 302, location: '*' } }), /more than 5 redirects/],
     [
       'send us and our password to another host',
-      () => ({ redirect: { status: 307, location: `${moody.url.replace('127.0.0.1', 'localhost')}/*` } }),
-      /more than 5 redirects|authentication required/,
+      () => ({ redirect: { status: 307, location: `${vault.url.replace('127.0.0.1', 'localhost')}/*` } }),
+      /authentication required/,
     ],
     ['send a byte a second', () => ({ dripMs: 1_000 }), /timed out after spec\.timeout/],
     ['stall after the headers', () => ({ stallBytes: 0 }), /timed out after spec\.timeout/],
     ['close in the midst of a pack', () => ({ truncateBytes: 500 }), /unable to clone/],
   ]
   for (const [i, [what, moodOf, message]] of moods.entries()) {
+    const name = `mood-${i}`
+    let server: GitServer
+    begin(name, async () => {
+      server = await startGitServer()
+      const { before, repository } = await stored(name, { timeout: '4s', secretRef: { name: 'login' } }, server)
+      await repository.commit({ 'app.bin': randomBytes(5_000) }, 'second')
+      Object.assign(server.behaviour, moodOf())
+      await story.request(name)
+      return before
+    })
+    after(() => server.stop())
     it(`that ${what} are given up in time`, async () => {
-      const name = `mood-${i}`
-      const { before, repository } = await stored(name, { timeout: '3s', secretRef: { name: 'login' } }, moody)
-      await repository.commit({ 'app.yaml': 'a: 2\n' }, 'second')
-      Object.assign(moody.behaviour, moodOf())
-      try {
-        await story.request(name)
-        await fails(before, message)
-        await turn(name, { suspend: true })
-        await eventually(() => moody.running() === 0)
-      } finally {
-        Object.assign(moody.behaviour, { redirect: undefined, dripMs: undefined, stallBytes: undefined })
-        moody.behaviour.truncateBytes = undefined
-      }
+      await fails(begun.get(name)!, message)
+      await turn(name, { suspend: true })
+      await eventually(() => server.running() === 0)
     })
   }
 
+  it('that give something to one who may have it give it to nobody else by way of us', async () => {
+    const { first } = await stored('private', { secretRef: { name: 'login' } }, vault)
+    await putSecret(story, 'wrong', { username: 'me', password: 'hunter2-wrong' })
+    const url = `${vault.url}/private.git`
+    const thieves: [string, Partial<GitRepositorySpec>][] = [
+      ['without', {}],
+      ['wrong', { secretRef: { name: 'wrong' } }],
+      ['commit', { ref: { commit: first } }],
+      ['wrong-commit', { ref: { commit: first }, secretRef: { name: 'wrong' } }],
+      ['detour', { url: `${story.git.url}/none.git`, fallbackURLs: [url] }],
+    ]
+    for (const [name, spec] of thieves) await story.apply(`thief-${name}`, { url, ...spec })
+    for (const [name] of thieves) {
+      const object = await story.failed(`thief-${name}`, /authentication required|repository not found/)
+      assert.equal(object.status?.artifact, undefined)
+      assert.equal(await story.artifact(`thief-${name}`), undefined)
+    }
+  })
+
   it('are told no credentials of a URL to others', async () => {
-    moody.behaviour.auth = { user: 'me', password: 'another' }
-    const url = moody.url.replace('//', `//me:${password}@`)
-    await story.apply('userinfo', { url: `${url}/mood-0.git` })
+    const url = vault.url.replace('//', `//me:${password}-no@`)
+    await story.apply('userinfo', { url: `${url}/private.git` })
     await story.failed('userinfo', /authentication required/)
     await eventually(async () => (await story.events('userinfo', 'GitOperationFailed')).length > 0)
   })

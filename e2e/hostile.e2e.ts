@@ -59,6 +59,16 @@ describe('hostile input', () => {
     ['a ref name that leaves the refs', { ref: { name: 'refs/heads/../../x' } }],
     ['a commit that is none', { ref: { commit: '--exec=x' } }],
     ['a branch of 10 kB', { ref: { branch: 'b'.repeat(10_000) } }],
+    ['a branch that is a setting of git', { ref: { branch: '-c PROTOCOL.ALLOW=always' } }],
+    ['a tag that is a setting of git', { ref: { tag: '--config-env=PROTOCOL.ALLOW=HOME' } }],
+    ['a name that is a setting of git', { ref: { name: 'refs/heads/x -c PROTOCOL.ALLOW=always' } }],
+    ['a range that is a setting of git', { ref: { semver: '-c PROTOCOL.ALLOW=always' } }],
+    ['a branch of another time', { ref: { branch: '@{-1}' } }],
+    ['a folder that is a setting of git', { sparseCheckout: ['a', '-cPROTOCOL.ALLOW=always'] }],
+    ['a folder above the repository', { sparseCheckout: ['a/../../PROTOCOL.ALLOW'] }],
+    ['an include that is an option', { include: [{ repository: { name: '--exec=touch' } }] }],
+    ['an include that goes to a Git folder', { include: [{ repository: { name: 'good' }, toPath: '.GIT/hooks' }] }],
+    ['a further address that is an option', { fallbackURLs: ['ssh://-oProxyCommand=touch/x'] }],
   ]
   for (const [i, [what, spec]] of stalled.entries()) {
     it(`stalls on ${what}`, async () => {
@@ -69,6 +79,12 @@ describe('hostile input', () => {
       assert.equal(object.status?.observedGeneration, object.metadata.generation)
     })
   }
+
+  it('looks for a branch whose name only looks like a setting of git, and finds none', async () => {
+    await story.apply('setting', { ref: { branch: 'PROTOCOL.ALLOW=always' }, sparseCheckout: ['GIT_CONFIG_COUNT=1'] })
+    const object = await story.failed('setting', /couldn't find remote ref "refs\/heads\/PROTOCOL\.ALLOW=always"/)
+    assert.equal(getCondition(object, 'Stalled'), undefined)
+  })
 
   for (const [name, path] of [
     ['dotdot', '../x'],
@@ -121,7 +137,7 @@ describe('hostile input', () => {
     const lines = (await readFile(calls, 'utf8')).trim().split('\n')
     assert.ok(lines.length > 1, 'the recorder saw nothing: the test has shown nothing')
     for (const line of lines) {
-      assert.doesNotMatch(line, /--upload-pack|--exec|ProxyCommand|touch|file:\/\/\/etc|ext::/)
+      assert.doesNotMatch(line, /--upload-pack|--exec|ProxyCommand|PROTOCOL|touch|file:\/\/\/etc|ext::/i)
       assert.match(line, /GIT_CONFIG_NOSYSTEM=1 /)
       assert.match(line, /GIT_CONFIG_GLOBAL=\/dev\/null /)
       assert.match(line, /GIT_TERMINAL_PROMPT=0 /)

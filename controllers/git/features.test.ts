@@ -93,7 +93,7 @@ describe('what a spec may ask for beside a ref', function () {
       const resolved = await source.resolve(obj, contextOf())
       const fetched = await source.fetch(obj, resolved, contextOf())
       await fetched.close?.()
-      return { resolved, metadata: fetched.metadata ?? {} }
+      return { resolved, metadata: fetched.metadata ?? {}, summary: fetched.summary }
     }
 
     it('stays while commits touch none of them, and moves when one does', async () => {
@@ -101,12 +101,24 @@ describe('what a spec may ask for beside a ref', function () {
       const stored = await next()
       assert.equal(stored.resolved.revision, `main@sha1:${first}`)
       await repository.commit({ 'b/y': 'two', c: 'new' }, 'elsewhere')
-      assert.equal((await next(stored)).resolved.revision, stored.resolved.revision)
+      // Built anew for another reason, it says nothing of a commit that is not that of the revision.
+      const { resolved, metadata, summary } = await next(stored)
+      assert.equal(resolved.revision, stored.resolved.revision)
+      assert.deepEqual([metadata, summary], [stored.metadata, undefined])
       const third = await repository.commit({ 'a/x': 'two' }, 'here')
       const moved = await next(stored)
       assert.equal(moved.resolved.revision, `main@sha1:${third}`)
       const mode = await repository.commit({ 'a/x': { content: 'two', mode: 0o755 } }, 'executable')
       assert.equal((await next(moved)).resolved.revision, `main@sha1:${mode}`)
+    })
+
+    it('is asked for by what must be stored once more, as the next commit is compared with that', async () => {
+      const source = sourceOf()
+      await repository.commit({ 'a/x': 'one' }, 'first')
+      const { resolved } = await next()
+      const before = source.observed!(objectOf({ url, ref: { branch: 'main' }, sparseCheckout: ['a'] }), resolved)
+      const after = source.observed!(objectOf({ url, ...spec, sparseCheckout: ['a'] }), resolved)
+      assert.deepEqual(after, { ...before, observedRevisionScope: 'SparseCheckout' })
     })
   })
 })

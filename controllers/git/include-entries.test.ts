@@ -6,11 +6,12 @@ import type { Entry } from '../artifact/entry.ts'
 import { folder, makeStorage, type StorageFixture } from '../artifact/storage/test-storage.ts'
 import { Temps } from '../artifact/storage/temps.ts'
 import { entriesOf } from '../artifact/test-support.ts'
+import { StalledError } from '../runtime/errors.ts'
 import { openArtifactFiles } from '../source/artifact-files.ts'
 import type { OpenedEntries, SourceContext } from '../source/source.ts'
 import { addIncludes } from './include-entries.ts'
-import type { Include } from './includes.ts'
-import { contextOf, failureOf, readAll } from './test-support.ts'
+import { resolveIncludes, type Include } from './includes.ts'
+import { contextOf, failureOf, objectOf, readAll } from './test-support.ts'
 
 describe('the entries of an object with includes', () => {
   let f: StorageFixture
@@ -125,9 +126,24 @@ describe('the entries of an object with includes', () => {
     })
   }
 
+  it('are refused with a link of their own where a folder goes, which no archive could hold beside it', async () => {
+    const [link] = entriesOf({ lib: 'elsewhere' })
+    const { entries, close } = addIncludes([{ ...link!, type: 'symlink' }], [await include(lib, 'deploy', 'lib')], ctx)
+    const err = await failureOf(readAll(entries))
+    await close()
+    assert.match(err.message, /^failed to copy 'lib-4' include from deploy to lib: "lib" is there already/)
+  })
+
   it('are refused where two includes meet', async () => {
     const err = await failureOf(merged({}, await include(lib, '', 'lib'), await include({ README: '' }, '', 'lib')))
     assert.match(err.message, /"lib\/README" is there already/)
+  })
+
+  it('are no more than a hundred, whatever they include', async () => {
+    const many = Array.from({ length: 101 }, (_, i) => ({ repository: { name: 'lib' }, toPath: `${i}` }))
+    const err = await failureOf(resolveIncludes(objectOf({ url: 'https://x/y', include: many }), contextOf()))
+    assert.ok(err instanceof StalledError)
+    assert.equal(err.message, 'spec.include has 101 entries, at most 100 are allowed')
   })
 
   it('say which include cannot be read', async () => {

@@ -45,8 +45,7 @@ async function* merge(
 ): AsyncGenerator<Entry> {
   const taken = new TakenPaths()
   for await (const entry of own) {
-    // A link may be left out later; if it is not, the archive finds both.
-    if (entry.type !== 'symlink' && includes.some(({ toPath }) => isOnTheWay(entry.path, toPath))) taken.add(entry.path)
+    if (includes.some(({ toPath }) => isOnTheWay(entry.path, toPath))) taken.add(entry.path)
     yield entry
   }
   for (const include of includes) yield* copied(include, open, taken, signal)

@@ -12,7 +12,7 @@ import { type GitRepository, type GitRepositoryInclude, GitRepositoryKind } from
 /** The condition of an object whose includes cannot be had. */
 export const IncludeUnavailable = 'IncludeUnavailable'
 
-/** The most repositories that the includes of one may lead to, of their own and those of others. */
+/** The most includes of an object, each of which is in its status, and the most repositories that they may lead to, of their own and those of others. */
 const maxReached = 100
 
 /** A folder of another object's artifact, and where it goes. */
@@ -35,11 +35,19 @@ export interface Includes {
 
 /**
  * Finds the artifacts of `spec.include`; undefined where there is none. Throws WaitingError `NotFound` or `NoArtifact`, ReconcileError `IncludeCycle`, StalledError
- * `IllegalPath`.
+ * `IllegalPath` or `TooManyIncludes`.
  */
 export async function resolveIncludes(obj: GitRepository, ctx: SourceContext): Promise<Includes | undefined> {
   const specs = obj.spec.include ?? []
   if (specs.length === 0) return undefined
+  if (specs.length > maxReached)
+    throw new StalledError(
+      'TooManyIncludes',
+      `spec.include has ${specs.length} entries, at most ${maxReached} are allowed`,
+      {
+        condition: IncludeUnavailable,
+      },
+    )
   const found = specs.map((spec) => ({ ...pathsOf(spec, obj), artifact: artifactOf(spec.repository.name, ctx) }))
   const parts = found.flatMap(({ artifact, ...paths }) => (artifact ? [{ ...paths, artifact }] : []))
   const artifacts = parts.map(({ artifact }) => servedOf(artifact))

@@ -19,8 +19,11 @@ export async function offer(
 ): Promise<Fetched & { commit: CommitInfo }> {
   const { signal } = ctx
   const submodules = spec.recurseSubmodules ? mirrors : undefined
-  const resolved = (entries: Entries, { remote, key, lfsFolder: folder }: Mirror) =>
-    withLfs(entries, { remote, key, folder, maxBytes: maxLfsBytes, signal })
+  const changes = new Set<() => void>()
+  const resolved = (entries: Entries, { remote, key, lfs }: Mirror) => {
+    changes.add(lfs.changed)
+    return withLfs(entries, { remote, key, folder: lfs.folder, maxBytes: maxLfsBytes, signal })
+  }
   const content = await openContent({
     mirror,
     sha,
@@ -39,6 +42,7 @@ export async function offer(
     symlinks: spec.symlinks === 'Keep' ? 'keep' : 'drop',
     close: async () => {
       await Promise.all([merged?.close(), content.close()])
+      for (const changed of changes) changed()
     },
   }
 }

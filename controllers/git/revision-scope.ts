@@ -10,6 +10,15 @@ export function scopeMetadata(scope: string | undefined): Record<string, string>
   return scope === undefined ? {} : { [key]: scope }
 }
 
+/** What the revision is by `spec.revisionScope`. */
+export interface Scoped {
+  revision: string
+  /** Identity of what is at the paths of `sparseCheckout`, where the revision follows only those. */
+  scope?: string | undefined
+  /** What the artifact says of the revision's own commit, where that is another one than was found. */
+  kept?: Record<string, string> | undefined
+}
+
 /**
  * With `spec.revisionScope: SparseCheckout` the revision stays what it was while nothing below the folders of `sparseCheckout` has changed, and
  * the pointer is the same. Asks the server for folders alone where it can leave out files.
@@ -19,12 +28,12 @@ export async function withinScope(
   { sha, ref, mirror }: FoundCommit & { mirror: Mirror },
   revision: string,
   signal: AbortSignal,
-): Promise<{ revision: string; scope?: string }> {
+): Promise<Scoped> {
   if (spec.revisionScope !== 'SparseCheckout') return { revision }
   const scope = await scopeDigest({ mirror, sha, ref, signal }, spec.sparseCheckout)
   const stored = status?.artifact
   const isSame = stored?.metadata?.[key] === scope && pointerOf(stored.revision) === pointerOf(revision)
-  return { revision: isSame ? stored.revision : revision, scope }
+  return isSame ? { revision: stored.revision, scope, kept: stored.metadata } : { revision, scope }
 }
 
 /** What stands before the commit's id. */

@@ -266,6 +266,15 @@ describe('a GitRepository', function () {
     }
   })
 
+  it('takes a bare commit from the first address that answers', async () => {
+    const source = makeGitSource({ mirrors: stage.mirrors, listingLimits })
+    const nowhere = `http://127.0.0.1:${await freePort()}/app.git`
+    const obj = objectOf({ url: nowhere, fallbackURLs: [url], ref: { commit: first } })
+    const fetched = await source.fetch(obj, await source.resolve(obj, contextOf()), contextOf())
+    await fetched.close?.()
+    assert.equal(fetched.summary, "commit 'first'")
+  })
+
   it('stalls on a further address that is none, before anyone is asked', async () => {
     const source = makeGitSource({ mirrors: stage.mirrors, listingLimits })
     for (const fallbackURLs of [['file:///etc'], ['--x'], Array.from({ length: 9 }, () => url)]) {

@@ -12,7 +12,7 @@ import type { Mirrors } from './mirror/mirrors.ts'
 import { offer } from './offer.ts'
 import { revisionOf, wantedBy } from './refs.ts'
 import { resolveCommit, type FoundCommit } from './resolve.ts'
-import { scopeMetadata, withinScope } from './revision-scope.ts'
+import { type Scoped, scopeMetadata, withinScope } from './revision-scope.ts'
 import { GitRepositoryKind, type GitRepository } from './types.ts'
 import { makeCommitVerifier } from './verify/commit-verifier.ts'
 
@@ -26,11 +26,9 @@ export interface GitSourceOptions {
 }
 
 /** What one pass has found upstream; `fetch` and `verify` get it back. */
-export interface Commit extends FoundCommit {
+export interface Commit extends FoundCommit, Omit<Scoped, 'revision'> {
   mirror: Mirror
   includes?: Includes | undefined
-  /** Identity of what is at the paths of `sparseCheckout`, where the revision follows only those. */
-  scope?: string | undefined
 }
 
 /** The git source: which commit is at the ref, its files, and whether it is signed. Everything else is the source reconciler's. */
@@ -49,10 +47,13 @@ export function makeGitSource(options: GitSourceOptions): Source<GitRepository, 
       const includes = await resolveIncludes(obj, ctx)
       const found = await askInOrder(urls, spec, ctx, async (url, asked) => {
         const mirror = mirrors.mirrorFor(url.href, await accessFor(obj, url, asked, identity))
-        return { ...(await resolveCommit(wanted, mirror, asked.signal)), mirror }
+        const commit = await resolveCommit(wanted, mirror, asked.signal)
+        // Nobody is asked for a bare commit; of several addresses one that answers must be found all the same.
+        if (commit.ref === undefined && urls.length > 1) await mirror.remote.greet(0, asked.signal)
+        return { ...commit, mirror }
       })
-      const { revision, scope } = await withinScope(obj, found, revisionOf(found.sha, found.pointer), ctx.signal)
-      return { revision, upstream: { ...found, includes, scope } }
+      const { revision, ...scoped } = await withinScope(obj, found, revisionOf(found.sha, found.pointer), ctx.signal)
+      return { revision, upstream: { ...found, ...scoped, includes } }
     },
 
     unchanged: (revision) => ({
@@ -62,6 +63,7 @@ export function makeGitSource(options: GitSourceOptions): Source<GitRepository, 
 
     async fetch(obj: GitRepository, { upstream }: Resolved<Commit>, ctx: SourceContext): Promise<Fetched> {
       const { commit, ...offered } = await offer(obj, upstream, options, ctx)
+      if (upstream.kept) return { ...offered, metadata: upstream.kept }
       const metadata = { ...metadataOf(commit), ...scopeMetadata(upstream.scope) }
       return { ...offered, summary: `commit '${commit.subject}'`, metadata }
     },
@@ -73,6 +75,8 @@ export function makeGitSource(options: GitSourceOptions): Source<GitRepository, 
       observedRecurseSubmodules: spec.recurseSubmodules || undefined,
       observedInclude: orAbsent(spec.include),
       includedArtifacts: orAbsent<ServedArtifact>(upstream.includes?.artifacts),
+      // Changes no bytes; but only what was stored under it says what the revision follows.
+      observedRevisionScope: spec.revisionScope === 'SparseCheckout' ? spec.revisionScope : undefined,
       observedSymlinks: spec.symlinks === 'Keep' ? spec.symlinks : undefined,
       observedLFS: spec.lfs || undefined,
       sourceVerificationMode: spec.verify && verifiedMode(spec.verify.mode),

@@ -13,8 +13,8 @@ export interface TagFilter {
 const maxPatternLength = 1024
 const maxExtractLength = 256
 /** Time is linear also in the compiled pattern's length: `\\pL{1000}` is short to write and slow on a million tags. */
-const maxProgramLength = 500
-const maxTagLength = 256
+const maxProgramLength = 200
+const maxTagLength = 128
 
 /**
  * A function that gives the text of a tag's version, and undefined for tags that the pattern does not match. Throws a StalledError that

@@ -130,6 +130,8 @@ export interface GitRepositoryStatus {
   observedInclude?: GitRepositoryInclude[]
   /** The `spec.sparseCheckout` that the stored file was made with. */
   observedSparseCheckout?: string[]
+  /** The `spec.revisionScope` that the stored file was made with. */
+  observedRevisionScope?: string
   /** The `spec.symlinks` that the stored file was made with. */
   observedSymlinks?: string
   /** The `spec.lfs` that the stored file was made with. */

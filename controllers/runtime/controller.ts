@@ -8,6 +8,7 @@ import type { Change, Informer } from './informer.ts'
 import { type Kind, keyOf, type KubeObject, type ObjectKey, parseKey } from './kind.ts'
 import type { Logger } from './log.ts'
 import * as metrics from './metrics.ts'
+import { minLongPerNamespace, Workers } from './workers.ts'
 import { type Backoff, WorkQueue } from './workqueue.ts'
 
 /** What follows a pass that went well; without `requeueAfterMs` nothing does until something changes. */
@@ -66,7 +67,8 @@ export class Controller<T extends KubeObject = KubeObject> {
 
   /** Works until `signal` aborts and the passes under way have ended: one term of leadership. The keys in `first` come before all others. */
   async run(signal: AbortSignal, first: Iterable<string> = []): Promise<void> {
-    const queue = new WorkQueue(this.#options.backoff)
+    const { backoff, concurrent } = this.#options
+    const queue = new WorkQueue(backoff, Math.max(concurrent, minLongPerNamespace))
     queue.onAdd = () => metrics.queueAdds.inc({ name: this.name })
     this.#queue = queue
     for (const key of first) queue.add(key)
@@ -77,7 +79,7 @@ export class Controller<T extends KubeObject = KubeObject> {
     signal.addEventListener('abort', stop, { once: true })
     if (signal.aborted) stop()
     try {
-      await Promise.all(Array.from({ length: this.#options.concurrent }, () => this.#work(queue, signal)))
+      await new Workers(queue, { concurrent, pass: (key) => this.#work(key, queue, signal) }).run()
     } finally {
       stopListening()
       signal.removeEventListener('abort', stop)
@@ -85,15 +87,12 @@ export class Controller<T extends KubeObject = KubeObject> {
     }
   }
 
-  async #work(queue: WorkQueue, signal: AbortSignal): Promise<void> {
-    for (let key = await queue.take(); key !== undefined; key = await queue.take()) {
-      metrics.queueDepth.set({ name: this.name }, queue.depth)
-      try {
-        await this.#pass(key, queue, signal)
-      } finally {
-        queue.done(key)
-        this.onPass?.(key)
-      }
+  async #work(key: string, queue: WorkQueue, signal: AbortSignal): Promise<void> {
+    metrics.queueDepth.set({ name: this.name }, queue.depth)
+    try {
+      await this.#pass(key, queue, signal)
+    } finally {
+      this.onPass?.(key)
     }
   }
 

@@ -44,7 +44,7 @@ export interface FeatureGates {
 const noFeatureGates: FeatureGates = { CacheSecretsAndConfigMaps: false, ObjectLevelWorkloadIdentity: false }
 
 /** A parser of `Name=true,Other=false`, for `argParser`. */
-export function featureGatesArg(text: string): FeatureGates {
+function featureGatesArg(text: string): FeatureGates {
   const gates = { ...noFeatureGates }
   for (const pair of text.split(',').filter(Boolean)) {
     const [name = '', value] = pair.split('=').map((part) => part.trim())

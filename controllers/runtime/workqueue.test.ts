@@ -12,6 +12,14 @@ describe('work queue', () => {
     assert.deepEqual([await queue.take(), await queue.take(), await queue.take()], ['a', 'b', 'c'])
   })
 
+  it('lets namespaces take turns, so that many keys of one do not hold up another', async () => {
+    const queue = new WorkQueue(backoff)
+    for (const key of ['a/1', 'a/2', 'a/3', 'b/1', 'c/1', 'b/2']) queue.add(key)
+    const taken: (string | undefined)[] = []
+    for (let i = 0; i < 6; i++) taken.push(await queue.take())
+    assert.deepEqual(taken, ['a/1', 'b/1', 'c/1', 'a/2', 'b/2', 'a/3'])
+  })
+
   it('hands a key out again only after it is done', async () => {
     const queue = new WorkQueue(backoff)
     queue.add('a')
@@ -94,15 +102,15 @@ describe('work queue', () => {
 
   it('lets a key that always fails starve no other', async () => {
     const queue = new WorkQueue({ minMs: 0, maxMs: 0 })
-    for (const key of ['poison', 'a', 'b']) queue.add(key)
+    for (const key of ['ns/poison', 'ns/a', 'ns/b']) queue.add(key)
     const seen: string[] = []
     for (let i = 0; i < 6; i++) {
       const key = (await queue.take())!
       seen.push(key)
-      if (key === 'poison') queue.addFailed(key)
+      if (key === 'ns/poison') queue.addFailed(key)
       queue.done(key)
     }
-    assert.deepEqual(seen.slice(0, 4), ['poison', 'a', 'b', 'poison'])
+    assert.deepEqual(seen.slice(0, 4), ['ns/poison', 'ns/a', 'ns/b', 'ns/poison'])
     queue.close()
   })
 }).timeout(5000)

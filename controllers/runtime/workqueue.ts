@@ -1,3 +1,6 @@
+import { FairKeys } from './fair-keys.ts'
+import { parseKey } from './kind.ts'
+
 /** Delays of the per-key backoff, in ms. */
 export interface Backoff {
   minMs: number
@@ -6,13 +9,17 @@ export interface Backoff {
 
 /**
  * A queue of keys in which each key stands once and is never handed out twice at a time: a key added while it is being
- * worked on comes again after `done`. The order is that of arrival, so that one key that always fails cannot starve others.
+ * worked on comes again after `done`. The order is that of arrival within a namespace, and namespaces take turns, so that neither one
+ * key that always fails nor one namespace with many can starve others.
  */
 export class WorkQueue {
   readonly #backoff: Backoff
-  readonly #ready: Set<string> = new Set()
+  readonly #maxLongPerNamespace: number
+  readonly #ready = new FairKeys()
   readonly #working: Set<string> = new Set()
   readonly #again: Set<string> = new Set()
+  /** Keys that have been worked on for long, by namespace. */
+  readonly #long: Map<string, Set<string>> = new Map()
   readonly #timers: Map<string, { timer: NodeJS.Timeout; at: number }> = new Map()
   readonly #failures: Map<string, number> = new Map()
   readonly #waiters: ((key: string | undefined) => void)[] = []
@@ -20,8 +27,10 @@ export class WorkQueue {
   /** Called for each key that enters, e.g. for a metric. */
   onAdd: (() => void) | undefined
 
-  constructor(backoff: Backoff) {
+  /** A namespace that has `maxLongPerNamespace` keys in long passes gets no further ones worked on. */
+  constructor(backoff: Backoff, maxLongPerNamespace: number = Infinity) {
     this.#backoff = backoff
+    this.#maxLongPerNamespace = maxLongPerNamespace
   }
 
   /** Keys waiting for a worker; delayed ones do not count. */
@@ -39,13 +48,8 @@ export class WorkQueue {
     }
     if (this.#ready.has(key)) return
     this.onAdd?.()
-    const waiter = this.#waiters.shift()
-    if (!waiter) {
-      this.#ready.add(key)
-      return
-    }
-    this.#working.add(key)
-    waiter(key)
+    this.#ready.add(key)
+    this.#handOut()
   }
 
   /** Adds a key now unless it waits out a backoff: for what may be asked for again and again while it cannot succeed. */
@@ -83,17 +87,37 @@ export class WorkQueue {
   /** The next key, which counts as being worked on until `done(key)`; undefined once the queue is closed. */
   take(): Promise<string | undefined> {
     if (this.#closed) return Promise.resolve(undefined)
-    for (const key of this.#ready) {
-      this.#ready.delete(key)
-      this.#working.add(key)
-      return Promise.resolve(key)
-    }
-    return new Promise((resolve) => this.#waiters.push(resolve))
+    const { promise, resolve } = Promise.withResolvers<string | undefined>()
+    this.#waiters.push(resolve)
+    this.#handOut()
+    return promise
+  }
+
+  /** The key is being worked on for long already. */
+  markLong(key: string): void {
+    const { namespace } = parseKey(key)
+    const keys = this.#long.get(namespace)
+    if (keys) keys.add(key)
+    else this.#long.set(namespace, new Set([key]))
   }
 
   done(key: string): void {
     this.#working.delete(key)
+    const { namespace } = parseKey(key)
+    const long = this.#long.get(namespace)
+    long?.delete(key)
+    if (long?.size === 0) this.#long.delete(namespace)
     if (this.#again.delete(key)) this.add(key)
+    this.#handOut() // the namespace may have been waiting for this
+  }
+
+  #handOut(): void {
+    while (this.#waiters.length > 0) {
+      const key = this.#ready.take((ns) => (this.#long.get(ns)?.size ?? 0) < this.#maxLongPerNamespace)
+      if (key === undefined) return
+      this.#working.add(key)
+      this.#waiters.shift()?.(key)
+    }
   }
 
   /** Ends all waits; nothing is handed out any more. */

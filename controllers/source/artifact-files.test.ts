@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { readdir } from 'node:fs/promises'
+import { type FileHandle, readdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { buffer } from 'node:stream/consumers'
 import { gzipSync } from 'node:zlib'
@@ -121,6 +121,25 @@ describe('the files of an Artifact', () => {
     await served(bomb, async (artifact) => {
       await assert.rejects(open(artifact, { maxBytes: 100_000, maxEntries: 1 }), { reason: 'ArchiveInvalid' })
     })
+  })
+
+  it('leave no file open where the place for them is lost', async () => {
+    const { artifact } = await f.store('one')
+    const writers: FileHandle[] = []
+    const create = temps.create.bind(temps)
+    temps.create = async () => {
+      const temp = await create()
+      writers.push(temp.handle)
+      await rm(temp.path)
+      return temp
+    }
+    await assert.rejects(open(artifactOf('a', [], { url: own + artifact.path, digest: artifact.digest })), {
+      code: 'ENOENT',
+    })
+    assert.deepEqual(
+      writers.map(({ fd }) => fd),
+      [-1],
+    )
   })
 
   it('come without symbolic links', async () => {

@@ -95,21 +95,22 @@ async function unpack(
   signal: AbortSignal,
 ): Promise<OpenedEntries> {
   const { path, handle: writer } = await temps.create()
-  const reader = await openAndUnlink(path)
+  let reader: FileHandle | undefined
   try {
+    const unpacked = (reader = await openAndUnlink(path))
     const sizeBytes = (await packed.stat()).size
     const tooLarge = () => overLimit(`unpacks to more than ${maxUnpackedBytes} bytes`)
     const maxUnpackedBytes = limits.maxBytes + limits.maxEntries * headerBytes
-    const bytes = Readable.from(pieces(packed, 0, sizeBytes), { objectMode: false })
-    const tar = gunzip({ bytes, sizeBytes, maxUnpackedBytes, tooLarge }, signal)
+    const bytes = () => Readable.from(pieces(packed, 0, sizeBytes), { objectMode: false })
+    const tar = gunzip({ open: bytes, sizeBytes, maxUnpackedBytes, tooLarge }, signal)
     const entries: Entry[] = []
     await pipeline(
-      spool(tar, limits, (file) => entries.push(entryOf(file, digest, reader))),
+      spool(tar, limits, (file) => entries.push(entryOf(file, digest, unpacked))),
       writer.createWriteStream(),
     )
-    return { entries, close: () => reader.close() }
+    return { entries, close: () => unpacked.close() }
   } catch (err) {
-    await reader.close()
+    await reader?.close()
     throw err
   } finally {
     await writer.close()

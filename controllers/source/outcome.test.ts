@@ -6,7 +6,7 @@ import { ApiError } from '../runtime/client.ts'
 import { getCondition, markTrue } from '../runtime/conditions.ts'
 import { makeLogger } from '../runtime/log.ts'
 import { hasFailed, markStored, markVerified } from './conditions.ts'
-import { tellFailure, tellStored } from './outcome.ts'
+import { tellFailure, tellStored, tellVerified } from './outcome.ts'
 import type { SourceObject } from './source.ts'
 
 const make = (): SourceObject => ({ metadata: { name: 'x', generation: 2 }, spec: { interval: '1m' } })
@@ -79,6 +79,25 @@ describe('what is told of a failure', () => {
     markTrue(obj, 'StorageOperationFailed', 'ArchiveOperationFailed', 'disk full')
     tellFailure(obj, new Error('boom'), silent)
     assert.equal(getCondition(obj, 'StorageOperationFailed'), undefined)
+  })
+})
+
+describe('what is told of a signature', () => {
+  it('is whose it is, once, and again after it was wrong', () => {
+    const obj = make()
+    const notes: string[] = []
+    const emit = (_: unknown, { severity, reason, message }: EventNote) =>
+      void notes.push(`${severity} ${reason} ${message}`)
+    const ctx = { ...silent, events: { emit } } as unknown as Context
+    for (const message of ['by A', 'by A', 'by B', undefined]) tellVerified(obj, message, ctx)
+    tellVerified(obj, 'by B', ctx)
+    tellFailure(obj, new ReconcileError('InvalidCommitSignature', 'no', { condition: 'SourceVerified' }), silent)
+    tellVerified(obj, 'by B', ctx)
+    assert.deepEqual(
+      notes,
+      ['A', 'B', 'B', 'B'].map((who) => `trace Succeeded by ${who}`),
+    )
+    assert.equal(getCondition(obj, 'SourceVerified')?.message, 'by B')
   })
 })
 

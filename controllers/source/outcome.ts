@@ -1,9 +1,10 @@
 import { type Context } from '../runtime/context.ts'
+import { getCondition, Reason } from '../runtime/conditions.ts'
 import { requestedAtAnnotation } from '../runtime/controller.ts'
 import { ApiError, isStatus } from '../runtime/client.ts'
 import { messageOf, StalledError, WaitingError } from '../runtime/errors.ts'
 import { patchStatus, type Writer } from '../runtime/status.ts'
-import { markFailed } from './conditions.ts'
+import { markFailed, markVerified, SourceVerified } from './conditions.ts'
 import type { SourceObject } from './source.ts'
 
 /** A pass that takes longer than this shows its progress in the status; shorter ones save that write. */
@@ -49,6 +50,14 @@ export class OutcomeWriter<T extends SourceObject> {
 /** The spec has been dealt with, for good or ill. Not set while a retry is due. */
 export function observe(obj: SourceObject): void {
   obj.status = { ...obj.status, observedGeneration: obj.metadata.generation ?? 0 }
+}
+
+/** The signature was checked (`message` says which), or none is asked for. An event only where it says what the condition did not. */
+export function tellVerified(obj: SourceObject, message: string | undefined, ctx: Context): void {
+  const before = getCondition(obj, SourceVerified)
+  markVerified(obj, message)
+  if (message === undefined || (before?.status === 'True' && before.message === message)) return
+  ctx.events.emit(obj, { severity: 'trace', reason: Reason.Succeeded, message })
 }
 
 /** What has been stored, in the words of events. */

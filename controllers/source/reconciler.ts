@@ -9,9 +9,9 @@ import { apiVersionOf, type ObjectKey } from '../runtime/kind.ts'
 import { equal } from '../runtime/merge-patch.ts'
 import { setFinalizer, type Writer } from '../runtime/status.ts'
 import { withTimeout } from '../runtime/timeout.ts'
-import { hasFailed, markNewGeneration, markOutdated, markStored, markVerified } from './conditions.ts'
+import { hasFailed, markNewGeneration, markOutdated, markStored } from './conditions.ts'
 import type { Dependencies, Uses } from './dependencies.ts'
-import { observe, OutcomeWriter, tellFailure, tellStored, tellUnchanged } from './outcome.ts'
+import { observe, OutcomeWriter, tellFailure, tellStored, tellUnchanged, tellVerified } from './outcome.ts'
 import { Publications } from './publications.ts'
 import type { Fetched, Resolved, Source, SourceContext, SourceObject } from './source.ts'
 import { checkStored, collectGarbage, fileNameOf } from './stored.ts'
@@ -120,7 +120,7 @@ export class SourceReconciler<T extends SourceObject, U> {
     if (stored) await this.#publications.publish(obj, stored, ctx)
     const resolved = await source.resolve(obj, ctx)
     if (stored?.revision === resolved.revision && this.#observedAsBefore(obj, resolved)) {
-      markVerified(obj, await source.verify?.(obj, resolved, ctx))
+      tellVerified(obj, await source.verify?.(obj, resolved, ctx), ctx)
       markStored(obj, resolved.revision, source.failureConditions)
       const note = source.unchanged?.(resolved.revision) ?? upToDate(resolved.revision)
       tellUnchanged(obj, { ...note, recovered }, ctx)
@@ -147,7 +147,7 @@ export class SourceReconciler<T extends SourceObject, U> {
   async #store(obj: T, resolved: Resolved<U>, ctx: SourceContext): Promise<StoreResult & { summary: string }> {
     const fetched = await this.source.fetch(obj, resolved, ctx)
     try {
-      markVerified(obj, await this.source.verify?.(obj, resolved, ctx))
+      tellVerified(obj, await this.source.verify?.(obj, resolved, ctx), ctx)
       const result = await this.#archive(obj, resolved, fetched, ctx.signal)
       return { ...result, summary: fetched.summary ?? `revision '${resolved.revision}'` }
     } finally {

@@ -14,7 +14,11 @@ export async function typesOf(crd: Crd, file: string, runtime: string, style: Op
     type: 'object',
     properties: Object.fromEntries(parts.map(([name, part]) => [name, named.give(name, part)])),
   }
-  const compiled = await compile(root, 'Root', { additionalProperties: false, bannerComment: '', ignoreMinAndMaxItems: true })
+  const compiled = await compile(root, 'Root', {
+    additionalProperties: false,
+    bannerComment: '',
+    ignoreMinAndMaxItems: true,
+  })
   const fields = parts.map(([name]) => `${name}${schema.required?.includes(name) ? '' : '?'}: ${kind}${capital(name)}`)
   const { group, version, plural } = crd
   const source = `

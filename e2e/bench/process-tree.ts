@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync } from 'node:fs'
+import { readdirSync, readFileSync, readlinkSync } from 'node:fs'
 
 /** What a process and all its descendants have used. */
 export interface TreeUsage {
@@ -6,8 +6,8 @@ export interface TreeUsage {
   cpuSeconds: number
   /** The highest sum of resident memory that a sample saw; pages shared by several processes count once for each. */
   peakRssBytes: number
-  /** The same with shared pages split among those who share them. */
-  peakPssBytes: number
+  /** The same, but what several processes of one program share, such as its code, counts once; in full, whoever outside of the tree shares it too. */
+  peakMemoryBytes: number
 }
 
 /** Samples a tree until it is stopped. */
@@ -20,15 +20,12 @@ interface Stat {
   parent: number
   /** Of the process itself, and with that of the children it has waited for. */
   cpuTicks: number
-  /** Of the children alone. */
-  childTicks: number
   /** Since boot: with the number it tells a process from a later one of the same number. */
   startTicks: number
 }
 
 /** USER_HZ of proc(5), the same on every Linux. */
 const ticksPerSecond = 100
-const pageBytes = 4096
 const sampleMs = 50
 
 /** Watches a living process and all it starts, also what its parent has left behind. Linux only. */
@@ -37,34 +34,25 @@ export function watchTree(root: number): TreeWatch {
   const sample = () => {
     const stats = allStats()
     grow(members, root, stats)
-    const peaks = { rssBytes: 0, pssBytes: 0, cpuTicks: 0 }
-    for (const pid of members.keys()) {
-      peaks.cpuTicks += stats.get(pid)!.cpuTicks
-      peaks.rssBytes += rssOf(pid)
-      peaks.pssBytes += pssOf(pid)
-    }
-    return peaks
+    const pids = [...members.keys()]
+    const cpuTicks = pids.reduce((sum, pid) => sum + stats.get(pid)!.cpuTicks, 0)
+    return { cpuTicks, ...memoryOf(pids) }
   }
   const first = sample()
-  let { rssBytes: peakRssBytes, pssBytes: peakPssBytes } = first
+  let { rssBytes: peakRssBytes, memoryBytes: peakMemoryBytes } = first
   const take = () => {
     const now = sample()
     peakRssBytes = Math.max(peakRssBytes, now.rssBytes)
-    peakPssBytes = Math.max(peakPssBytes, now.pssBytes)
+    peakMemoryBytes = Math.max(peakMemoryBytes, now.memoryBytes)
     return now.cpuTicks
   }
   const timer = setInterval(take, sampleMs)
   return {
     stop() {
       clearInterval(timer)
-      return { cpuSeconds: (take() - first.cpuTicks) / ticksPerSecond, peakRssBytes, peakPssBytes }
+      return { cpuSeconds: (take() - first.cpuTicks) / ticksPerSecond, peakRssBytes, peakMemoryBytes }
     },
   }
-}
-
-/** CPU seconds of all children of this process that have ended: the difference around a command is what it used, with all it started. */
-export function endedChildrenCpuSeconds(): number {
-  return (statOf(process.pid)?.childTicks ?? 0) / ticksPerSecond
 }
 
 /** Adds the new descendants, removes who has ended. Whoever was seen once stays, though its parent may end. */
@@ -94,16 +82,38 @@ function statOf(pid: number): Stat | undefined {
   const fields = text.slice(text.lastIndexOf(')') + 2).split(' ')
   const field = (number: number) => Number(fields[number - 3])
   if (text === '') return undefined
-  const childTicks = field(16) + field(17)
-  return { parent: field(4), cpuTicks: field(14) + field(15) + childTicks, childTicks, startTicks: field(22) }
+  const cpuTicks = field(14) + field(15) + field(16) + field(17)
+  return { parent: field(4), cpuTicks, startTicks: field(22) }
 }
 
-function rssOf(pid: number): number {
-  return Number(read(`/proc/${pid}/statm`).split(' ')[1] ?? 0) * pageBytes
+/** Resident memory: the sum, and with what processes of one program share counted once. */
+function memoryOf(pids: readonly number[]): { rssBytes: number; memoryBytes: number } {
+  let [rssBytes, memoryBytes] = [0, 0]
+  const shared = new Map<string, number>()
+  for (const pid of pids) {
+    const pages = read(`/proc/${pid}/smaps_rollup`)
+    const rss = bytesIn(pages, 'Rss')
+    const own = bytesIn(pages, 'Private_Clean') + bytesIn(pages, 'Private_Dirty')
+    rssBytes += rss
+    memoryBytes += own
+    const program = programOf(pid)
+    shared.set(program, Math.max(shared.get(program) ?? 0, rss - own))
+  }
+  for (const bytes of shared.values()) memoryBytes += bytes
+  return { rssBytes, memoryBytes }
 }
 
-function pssOf(pid: number): number {
-  return Number(/^Pss:\s+(\d+) kB$/m.exec(read(`/proc/${pid}/smaps_rollup`))?.[1] ?? 0) * 1024
+/** A line of proc_pid_smaps(5). */
+function bytesIn(pages: string, name: string): number {
+  return Number(new RegExp(`^${name}:\\s+(\\d+) kB$`, 'm').exec(pages)?.[1] ?? 0) * 1024
+}
+
+function programOf(pid: number): string {
+  try {
+    return readlinkSync(`/proc/${pid}/exe`)
+  } catch {
+    return '' // it has just ended
+  }
 }
 
 function read(file: string): string {

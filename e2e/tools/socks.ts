@@ -62,18 +62,24 @@ function reply(code: number): Buffer {
   return Buffer.of(5, code, 0, 1, 0, 0, 0, 0, 0, 0)
 }
 
+/** Byte by byte: as long as something is left in it, a stream says at once that it can be read. */
 async function readBytes(socket: Socket, bytes: number): Promise<Buffer> {
-  if (bytes === 0) return Buffer.alloc(0)
-  for (;;) {
-    const chunk = socket.read(bytes) as Buffer | null
-    if (chunk?.length === bytes) return chunk
-    if (socket.readableEnded || socket.destroyed) throw new Error('the client has gone')
-    await new Promise<void>((resolve) => {
-      const done = () => {
-        socket.off('readable', done).off('close', done).off('end', done)
-        resolve()
-      }
-      socket.on('readable', done).on('close', done).on('end', done)
-    })
+  const taken: number[] = []
+  while (taken.length < bytes) {
+    const byte = socket.read(1) as Buffer | null
+    if (byte) taken.push(byte[0]!)
+    else if (socket.readableEnded || socket.destroyed) throw new Error('the client has gone')
+    else await readableOrGone(socket)
   }
+  return Buffer.from(taken)
+}
+
+function readableOrGone(socket: Socket): Promise<void> {
+  return new Promise((resolve) => {
+    const done = () => {
+      socket.off('readable', done).off('close', done).off('end', done)
+      resolve()
+    }
+    socket.on('readable', done).on('close', done).on('end', done)
+  })
 }

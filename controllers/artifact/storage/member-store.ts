@@ -44,6 +44,8 @@ export class MemberSession implements MemberCache {
   readonly #places: Map<string, Place>
   readonly #maxPlaces: number
   readonly #added: { key: string; offset: number; length: number; checksum: string }[] = []
+  /** Archives of which nothing could be read: all their members are made anew at one go, not each when its turn comes. */
+  readonly #gone = new Set<Place['files']>()
   #offset = 0
 
   constructor(places: Map<string, Place>, limit: number) {
@@ -52,7 +54,8 @@ export class MemberSession implements MemberCache {
   }
 
   has(key: string): boolean {
-    return this.#places.has(key)
+    const place = this.#places.get(key)
+    return place !== undefined && !this.#gone.has(place.files)
   }
 
   async read(members: readonly Member[], at: number): Promise<{ count: number; bytes: Buffer }> {
@@ -60,6 +63,7 @@ export class MemberSession implements MemberCache {
     const [start, end] = [places[0], places.at(-1)]
     if (!start || !end) return { count: 0, bytes: Buffer.alloc(0) }
     const bytes = await readRange(start.files, start.offset, end.offset + end.length - start.offset)
+    if (bytes.length === 0) this.#gone.add(start.files)
     let count = 0
     let sound = 0
     for (const { length, checksum } of places) {

@@ -172,6 +172,22 @@ describe('places of members', () => {
     )
   })
 
+  it('are all given up after one look where the archive is gone, so that its members are compressed side by side', async () => {
+    await using temp = await makeTempFolder()
+    const store = new MemberStore()
+    const keys = ['one', 'two', 'three']
+    const session = store.begin()
+    for (const key of keys) session.add(key, Buffer.from(key))
+    session.keep([join(temp.path, 'gone')])
+    const next = store.begin()
+    assert.ok(keys.every((key) => next.has(key)))
+    assert.equal((await next.read(keys.map(member), 0)).count, 0)
+    assert.ok(!keys.some((key) => next.has(key)))
+    next.add('two', Buffer.from('two'))
+    next.keep([join(temp.path, 'new')])
+    assert.ok(next.has('two'))
+  })
+
   it('are not taken for neighbours where they lie in different files', async () => {
     await using temp = await makeTempFolder()
     const store = new MemberStore()

@@ -45,6 +45,20 @@ describe('the files of a commit', function () {
 
   const processesOfKind = async (kind: RegExp) => (await stage.processes()).filter((line) => kind.test(line)).length
 
+  it('are handed out without credentials only while the server still asks for none, also where they are there already', async () => {
+    const sha = await repository.commit({ 'a.txt': 'a' }, 'public', { branch: 'public' })
+    await contentOf(sha)
+    stage.server.behaviour.auth = { user: 'me', password: 'hunter2' }
+    try {
+      // Another process finds the commit in the cache.
+      const err = await failureOf(contentOf(sha, undefined, undefined, stage.open()))
+      assert.match(err.message, /authentication required/)
+    } finally {
+      stage.server.behaviour.auth = undefined
+    }
+    await contentOf(sha, undefined, undefined, stage.open())
+  })
+
   it('come with path, type, mode, size and content; submodules are counted', async () => {
     const sha = await repository.commit(
       {

@@ -60,8 +60,18 @@ export class ObjectReader {
     if (this.#failure) throw this.#failure
     const { promise, resolve, reject } = Promise.withResolvers<Buffer | Readable>()
     this.#requests.push({ oid, type, resolve, reject })
-    this.#git.stdin.write(`${oid}\n`)
+    this.#ask(oid)
     return await promise
+  }
+
+  /** What is asked for in one turn goes out in one write. */
+  #ask(oid: string): void {
+    const { stdin } = this.#git
+    if (stdin.writableCorked === 0) {
+      stdin.cork()
+      process.nextTick(() => stdin.uncork())
+    }
+    stdin.write(`${oid}\n`)
   }
 
   /** Whether nobody waits for anything of it. */

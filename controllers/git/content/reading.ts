@@ -1,5 +1,4 @@
 import { messageOf, ReconcileError } from '../../runtime/errors.ts'
-import { anonymous } from '../access/access.ts'
 import { aborted, gitFailure } from '../failure.ts'
 import { DamagedError, isDamage } from '../mirror/fetch.ts'
 import type { Lease, Mirror } from '../mirror/mirror.ts'
@@ -96,11 +95,11 @@ async function read(place: Place, lease: Lease, type: 'commit' | 'tag', signal: 
 
 /**
  * An object that is known by its id alone is resolved without a request. Before one is handed out that others have fetched with these
- * credentials, the server must have accepted them lately: they may have been revoked.
+ * credentials, or without any, the server must have accepted that lately: they may have been revoked, and what was public be private now.
  */
 async function proveAccess(place: Place): Promise<void> {
   const { mirror, sha, ref, signal } = place
-  if (ref !== undefined || mirror.remote.access === anonymous) return
+  if (ref !== undefined) return
   const isHere = recall(place, 'commit') ?? recall(place, 'tag') ?? (await mirror.has(sha))
   if (isHere) await mirror.remote.greet(proofLifetimeMs, signal)
 }

@@ -108,14 +108,18 @@ function downloadOf(remote: LfsRemote, object: LfsObject, answer: Answer = {}): 
     throw new Error(`it has ${size} bytes where the pointer says ${object.sizeBytes}`)
   }
   const action = isRecord(actions) ? actions['download'] : undefined
-  const href = isRecord(action) ? action['href'] : undefined
-  if (!isRecord(action) || typeof href !== 'string') throw new Error('the server does not say where it is')
-  if (href.length > maxHrefChars) throw new Error(`its address is longer than ${maxHrefChars} characters`)
-  const url = targetOf(remote, remote.api, href)
+  if (!isRecord(action) || typeof action['href'] !== 'string') throw new Error('the server does not say where it is')
+  const url = targetOf(remote, remote.api, boundedHref(action['href']))
   const headers = headersOf(action['header'])
   // Where the server names none, its own host may get those of the repository.
   const silent = !('authorization' in headers) && authenticated !== true && keepsCredentials(remote.api, url)
   return { url, headers: silent ? { ...remote.headers, ...headers } : headers, untilMs: expiryOf(action) }
+}
+
+/** Throws an Error where an address is longer than any that makes sense. */
+export function boundedHref(href: string): string {
+  if (href.length > maxHrefChars) throw new Error(`its address is longer than ${maxHrefChars} characters`)
+  return href
 }
 
 /** The headers of an action, by names in lower case. Throws an Error where there is something else among them. */

@@ -65,6 +65,11 @@ describe('the LFS API of a repository', function () {
       ['it says nothing of use', 'echo []', /git-lfs-authenticate: it does not say where the objects are$/],
       ['it says no address', `echo '{"href":"file:///x"}'`, /git-lfs-authenticate: redirected to another protocol$/],
       ['it says odd headers', `echo '{"href":"http://x","header":{"a":1}}'`, /comes with a header that is none$/],
+      [
+        'it says a long address',
+        `printf '{"href":"http://x/%s"}' "$(head -c 10000 /dev/zero | tr '\\0' x)"`,
+        /address is longer than 8192 characters$/,
+      ],
       ['it says too much', 'head -c 100000 /dev/zero', /ssh wrote more than 65536 bytes$/],
     ]
     for (const [what, shell, why] of refusals) {

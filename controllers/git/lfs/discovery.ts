@@ -2,7 +2,7 @@ import { messageOf } from '../../runtime/errors.ts'
 import type { Access } from '../access/access.ts'
 import { sshAddressOf } from '../ssh/address.ts'
 import { redirectTarget } from '../url.ts'
-import { headersOf, isRecord } from './batch.ts'
+import { boundedHref, headersOf, isRecord } from './batch.ts'
 import { lfsFailure, type LfsOwner, type LfsRemote } from './lfs-http.ts'
 
 /** What of a repository's `Remote` LFS stands on. */
@@ -35,7 +35,8 @@ function readAnswer(owner: LfsOwner, said: Buffer): LfsRemote {
     const answer: unknown = JSON.parse(said.toString())
     if (!isRecord(answer) || typeof answer['href'] !== 'string')
       throw new Error('it does not say where the objects are')
-    const api = redirectTarget(new URL('http://ssh'), answer['href'].replace(/\/+$/, ''))
+    // From the first slash of a row alone: tried from each of them, a row within it would take the square of its length.
+    const api = redirectTarget(new URL('http://ssh'), boundedHref(answer['href']).replace(/(?<!\/)\/+$/, ''))
     return { ...owner, api, headers: headersOf(answer['header']) }
   } catch (err) {
     const why = err instanceof SyntaxError ? 'it says something else than JSON' : messageOf(err)

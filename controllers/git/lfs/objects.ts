@@ -17,8 +17,9 @@ export class LfsObjects {
   readonly #connect: () => Promise<LfsRemote>
   readonly #store: ObjectStore
   readonly #signal: AbortSignal
-  /** What the commit needs and the store lacks, in the order of the files. */
-  readonly #missing: LfsObject[] = []
+  /** What the commit needs, in the order of the files. */
+  readonly #expected: LfsObject[] = []
+  readonly #stored = new Set<string>()
   readonly #places = new Map<string, number>()
   readonly #downloads = new Map<string, Promise<Download | Error>>()
   readonly #calls = new SharedCalls<Buffer>()
@@ -35,8 +36,10 @@ export class LfsObjects {
 
   /** Says that an object will be wanted, so that it is asked for together with others. */
   async expect(object: LfsObject): Promise<void> {
-    if (this.#places.has(object.oid) || (await this.#store.has(object))) return
-    this.#places.set(object.oid, this.#missing.push(object) - 1)
+    if (this.#places.has(object.oid)) return
+    // Before the look at the disk: looks end in any order.
+    this.#places.set(object.oid, this.#expected.push(object) - 1)
+    if (await this.#store.has(object)) this.#stored.add(object.oid)
   }
 
   /** The content, which is checked to its end. Throws ReconcileError `GitOperationFailed`. */
@@ -114,9 +117,9 @@ export class LfsObjects {
   #asked(object: LfsObject): Promise<Download | Error> {
     const known = this.#downloads.get(object.oid)
     if (known) return known
-    const next = this.#missing
+    const next = this.#expected
       .slice(this.#places.get(object.oid) ?? Infinity)
-      .filter(({ oid }) => oid !== object.oid && !this.#downloads.has(oid))
+      .filter(({ oid }) => oid !== object.oid && !this.#downloads.has(oid) && !this.#stored.has(oid))
     const objects = [object, ...next.slice(0, maxBatchObjects - 1)]
     const answers = this.#connected().then((remote) => askBatch(remote, objects, this.#signal))
     for (const [i, { oid }] of objects.entries()) {

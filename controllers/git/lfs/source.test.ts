@@ -1,6 +1,9 @@
 import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
+import { readdir } from 'node:fs/promises'
+import { join } from 'node:path'
 import { startLfsServer, type LfsServer } from '../../../e2e/lfs-server.ts'
+import { eventually } from '../../runtime/eventually.ts'
 import { defaultListingLimits as listingLimits } from '../content/listing.ts'
 import { makeGitSource } from '../source.ts'
 import { contextOf, objectOf, openStage, readAll, type Stage } from '../test-support.ts'
@@ -36,5 +39,23 @@ describe('a GitRepository with Git LFS', function () {
     assert.deepEqual(without.files, { 'dir/large.bin': pointer, 'text.txt': 'text' })
     assert.deepEqual(having.files, { 'dir/large.bin': large, 'text.txt': 'text' })
     assert.notEqual(having.contentKey, without.contentKey)
+  })
+
+  it('counts the objects towards the limit of all mirrors', async () => {
+    await lfs.publish('heavy', { 'large.bin': 'a line\n'.repeat(300_000) })
+    const cacheFolder = join(stage.folder, 'small')
+    const source = makeGitSource({ mirrors: stage.open({ cacheFolder, maxBytes: 1_000_000 }), listingLimits })
+    const obj = objectOf({
+      url: `${lfs.url}/heavy.git`,
+      ref: { branch: 'main' },
+      secretRef: { name: 'user' },
+      lfs: true,
+    })
+    const ctx = contextOf(undefined, { user: { username: 'user', password: 'pass' } })
+    const fetched = await source.fetch(obj, await source.resolve(obj, ctx), ctx)
+    await readAll(fetched.entries)
+    assert.equal((await readdir(join(cacheFolder, 'mirrors'))).length, 1)
+    await fetched.close?.()
+    await eventually(async () => (await readdir(join(cacheFolder, 'mirrors'))).length === 0)
   })
 })

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtemp, readdir, readFile, rm, stat, utimes, writeFile } from 'node:fs/promises'
+import { mkdtemp, readdir, readFile, rename, rm, stat, utimes, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { eventually } from '../../runtime/eventually.ts'
@@ -47,6 +47,19 @@ describe('the lock of a folder', function () {
     await held.release()
     await (await next).release()
     assert.deepEqual(await readdir(folder), [])
+  })
+
+  it('is had in a new folder where its holder has removed the old one', async () => {
+    const removed = `${folder}.removed`
+    const held = await lockFolder(folder, signal)
+    const waiting = lockFolder(folder, signal)
+    await eventually(async () => (await readdir(folder)).length === 2)
+    await rename(folder, removed)
+    const lock = await waiting
+    await held.release()
+    assert.deepEqual(await readdir(folder), ['lock'])
+    await lock.release()
+    await rm(removed, { recursive: true })
   })
 
   it('is respected between processes, and falls to the next when its holder is killed, whose git processes end', async () => {

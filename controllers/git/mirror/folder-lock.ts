@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { readFileSync, readlinkSync, renameSync, writeFileSync } from 'node:fs'
-import { link, readFile, rename, stat, unlink, utimes, writeFile } from 'node:fs/promises'
+import { link, mkdir, readFile, rename, rm, stat, unlink, utimes, writeFile } from 'node:fs/promises'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
@@ -13,7 +13,10 @@ interface Owner {
   pid: number
   /** When the process started, so that a recycled id is not taken for it. Empty where the system does not tell. */
   started: string
+  /** Of the process: an id is used again, at once where a container starts anew. */
   nonce: string
+  /** Of this lock alone: one process may have had another one in its place. */
+  id: string
   /** The group of git processes that works for the owner. */
   group?: { pid: number; started: string }
 }
@@ -30,20 +33,31 @@ const staleMs = 15_000
 const nonce = randomUUID()
 
 /**
- * Takes `<folder>/lock`, which no other process holds then, whether on this machine or on another one that shares the folder. A lock
- * whose process has died, or has not given a sign of life for 15 s, is taken over, and the git processes that it left behind are ended.
+ * Takes `<folder>/lock`, which no other process holds then, whether on this machine or on another one that shares the folder; makes the folder where it is
+ * missing. A lock whose process has died, or has not given a sign of life for 15 s, is taken over, and the git processes that it left behind are ended.
  */
 export async function lockFolder(folder: string, signal: AbortSignal): Promise<FolderLock> {
+  for (;;) {
+    await mkdir(folder, { recursive: true, mode: 0o700 })
+    try {
+      return await lockExisting(folder, signal)
+    } catch (err) {
+      if (codeOf(err) !== 'ENOENT' || signal.aborted) throw err // else whoever held it has removed the folder
+    }
+  }
+}
+
+async function lockExisting(folder: string, signal: AbortSignal): Promise<FolderLock> {
   const path = join(folder, 'lock')
-  const mine: Owner = { machine: machine(), pid: process.pid, started: startOf(process.pid), nonce }
-  const draft = `${path}.${randomUUID()}`
+  const mine: Owner = { machine: machine(), pid: process.pid, started: startOf(process.pid), nonce, id: randomUUID() }
+  const draft = `${path}.${mine.id}`
   await writeFile(draft, JSON.stringify(mine))
   try {
     while (!(await create(draft, path))) {
       if (!(await takeOver(path, draft))) await delay(100, undefined, { signal })
     }
   } finally {
-    await unlink(draft)
+    await rm(draft, { force: true })
   }
   const beat = setInterval(() => void utimes(path, new Date(), new Date()).catch(() => undefined), beatMs) // lost: see release
   beat.unref()
@@ -55,7 +69,7 @@ export async function lockFolder(folder: string, signal: AbortSignal): Promise<F
     release: async () => {
       clearInterval(beat)
       // Where it has been taken over, it is not ours to remove.
-      if ((await read(path))?.nonce === nonce) await unlink(path)
+      if ((await read(path))?.id === mine.id) await unlink(path)
     },
   }
 }
@@ -88,7 +102,7 @@ async function takeOver(path: string, draft: string): Promise<boolean> {
     return true // somebody else was faster
   }
   const taken = await read(aside)
-  if (taken?.nonce !== owner?.nonce)
+  if (taken?.id !== owner?.id)
     await link(aside, path).catch(() => undefined) // a live one of a faster successor: put back
   else endGroup(owner)
   await unlink(aside)

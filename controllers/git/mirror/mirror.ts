@@ -1,4 +1,5 @@
-import { mkdir, rename, rm, writeFile } from 'node:fs/promises'
+import { randomUUID } from 'node:crypto'
+import { rename, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { messageOf } from '../../runtime/errors.ts'
 import type { GitHome } from '../environment.ts'
@@ -76,9 +77,9 @@ export class Mirror {
     this.#history = repository('history.git')
   }
 
-  /** Where the LFS objects of this repository are kept, for whoever needs them. */
-  get lfsFolder(): string {
-    return join(this.#options.folder, 'lfs')
+  /** Where the LFS objects of this repository are kept, and what to call when some may have come. */
+  get lfs(): { folder: string; changed: () => void } {
+    return { folder: join(this.#options.folder, 'lfs'), changed: this.#options.changed }
   }
 
   /** Whether something is being read. */
@@ -145,7 +146,7 @@ export class Mirror {
   /** What all of it takes on disk. */
   async sizeBytes(): Promise<number> {
     const repositories = [this.#whole.repository, this.#partial.repository, this.#history]
-    const sizes = [...repositories.map((repository) => repository.sizeBytes()), bytesOf(this.lfsFolder)]
+    const sizes = [...repositories.map((repository) => repository.sizeBytes()), bytesOf(this.lfs.folder)]
     return (await Promise.all(sizes)).reduce((sum, size) => sum + size, 0)
   }
 
@@ -153,7 +154,7 @@ export class Mirror {
   async remove(signal: AbortSignal): Promise<void> {
     await this.#exclusively(signal, async () => {
       if (this.isInUse) return
-      const aside = `${this.#options.folder}.removed`
+      const aside = `${this.#options.folder}.${randomUUID()}.removed`
       await rename(this.#options.folder, aside)
       await rm(aside, { recursive: true, force: true })
     })
@@ -181,7 +182,6 @@ export class Mirror {
   async #exclusively<R>(signal: AbortSignal, work: (fetcher: Fetcher) => Promise<R>): Promise<R> {
     const { folder, home, maxBytes, warn } = this.#options
     return await this.#mutex.run(signal, async () => {
-      await mkdir(folder, { recursive: true, mode: 0o700 })
       const lock = await lockFolder(folder, signal)
       try {
         await writeFile(join(folder, 'url'), `${this.remote.url}\n`)

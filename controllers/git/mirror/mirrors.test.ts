@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
-import { readdir, readFile } from 'node:fs/promises'
+import { cp, readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { eventually } from '../../runtime/eventually.ts'
 import { registry } from '../../runtime/metrics.ts'
@@ -51,6 +51,14 @@ describe('mirrors', function () {
     await use(mirrorOf())
   })
 
+  it('go although a process that was to remove one has died half-way', async () => {
+    const mirror = mirrorOf()
+    await use(mirror)
+    const folder = join(stage.cacheFolder, 'mirrors')
+    await cp(join(folder, mirror.key), join(folder, `${mirror.key}.removed`), { recursive: true })
+    await eventually(() => stage.mirrors.sweep(10).then(async () => (await readdir(folder)).length === 0))
+  })
+
   it('go when all together take too much: first the one that nobody has used for longest, and never one in use', async () => {
     const mirrors = stage.open({ maxBytes: 250_000 })
     const commits: Record<string, string> = {}
@@ -76,7 +84,11 @@ describe('mirrors', function () {
     ;(await leaseOf('b')).release()
     await eventually(async () => (await urls()).length === 2)
     assert.ok((await urls()).includes('b'))
-    await stage.open({ maxBytes: 1 }).sweep()
+    const other = stage.open({ maxBytes: 1 })
+    await other.sweep()
+    assert.equal((await urls()).length, 2, 'a standby removes none of those that the leader may be reading')
+    other.mirrorFor(url, anonymous)
+    await other.sweep()
     assert.deepEqual(await urls(), [])
   })
 })

@@ -100,7 +100,8 @@ class MirrorPool implements Mirrors {
       else if (usedMs < oldMs) await this.#remove(name)
       else await this.#measure(name)
     }
-    await this.#trim()
+    // Who has asked for none is a standby: it does not know which ones are being read.
+    if (this.#mirrors.size > 0) await this.#trim()
     for (const [key, mirror] of this.#mirrors) if (mirror.usedAtMs < oldMs) this.#mirrors.delete(key)
   }
 

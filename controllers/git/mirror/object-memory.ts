@@ -28,13 +28,16 @@ export class ObjectMemory {
 
   #keep(key: string, content: Buffer): Buffer {
     if (content.length > maxObjectBytes || this.#objects.has(key)) return content
-    this.#objects.set(key, content)
+    // In memory of its own: a piece of Node's pool would keep the other 64 KiB of it too.
+    const kept = Buffer.allocUnsafeSlow(content.length)
+    content.copy(kept)
+    this.#objects.set(key, kept)
     this.#bytes += content.length
     for (const [oldest, { length }] of this.#objects) {
       if (this.#bytes <= maxBytes) break
       this.#objects.delete(oldest)
       this.#bytes -= length
     }
-    return content
+    return kept
   }
 }

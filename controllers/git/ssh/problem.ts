@@ -18,7 +18,7 @@ const problems: [RegExp, (found: RegExpExecArray) => string][] = [
   [/^Load key ".*": (.*)$/m, ([, why]) => `${identity}: ${why}`],
   [/Permission denied \(([\w,-]+)\)/, ([, methods]) => `${handshake}: ${denial} (Permission denied (${methods}))`],
   [
-    /no matching (.+) found\. Their offer: (\S+)/,
+    /no matching ([\w ]{1,40}) found\. Their offer: (\S+)/,
     ([, what, offer]) => `${handshake}: no common ${what}, the server offers ${offer}`,
   ],
   [/^No user exists for uid (\d+)/m, ([, uid]) => `ssh needs a name for user ${uid} in /etc/passwd`],

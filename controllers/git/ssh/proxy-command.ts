@@ -9,10 +9,10 @@ const [host = '', port = ''] = process.argv.slice(2)
 
 try {
   const socket = await openTunnel(proxy, host, Number(port), AbortSignal.timeout(30_000))
-  await Promise.all([pipeline(process.stdin, socket), pipeline(socket, process.stdout)])
+  // However this ends, ssh tells it better; either side may be left open by the other.
+  await Promise.allSettled([pipeline(process.stdin, socket), pipeline(socket, process.stdout)])
 } catch (err) {
   process.stderr.write(`proxy: ${messageOf(err)}\n`)
   process.exitCode = 1
 }
-// Either side may be left open by the other.
 process.exit()

@@ -229,5 +229,21 @@ describe('what carries ssh', function () {
         await proxy.stop()
       }
     })
+
+    it('is not at fault where the server hangs up', async () => {
+      const proxy = await startForwardProxy()
+      const server = createServer((socket) => socket.on('error', () => undefined).end())
+      const port = await listen(server)
+      try {
+        for (const over of [undefined, overProxy(proxy.url), overProxy(proxy.socksUrl)]) {
+          const { message } = await failureOf(silent(port, over).listRefs(main, signal()))
+          assert.match(message, /Connection (?:closed|reset) by/)
+          assert.doesNotMatch(message, /proxy/)
+        }
+      } finally {
+        await proxy.stop()
+        server.close()
+      }
+    })
   })
 })

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import type { PublicKey } from 'openpgp'
+import { makePacer } from '../../artifact/archive/pace.ts'
 import { messageOf, ReconcileError } from '../../runtime/errors.ts'
 import type { SecretData } from '../../runtime/secret.ts'
 import { readKeyring } from './pgp.ts'
@@ -23,7 +24,9 @@ export function keysFailure(detail: string, cause?: unknown): ReconcileError {
  */
 export async function readTrustedKeys(data: SecretData): Promise<TrustedKeys> {
   const keys: TrustedKeys = { pgp: [], ssh: [] }
+  const pace = makePacer()
   for (const name of Object.keys(data).toSorted()) {
+    await pace()
     const content = data[name]!
     try {
       if (name.endsWith('.sshpub')) keys.ssh.push(...readSshKeys(content))

@@ -1,10 +1,16 @@
 import type { KeyID, PartialConfig, PublicKey, Signature } from 'openpgp'
+import { makePacer } from '../../artifact/archive/pace.ts'
 import { messageOf } from '../../runtime/errors.ts'
 import { sanitize } from '../failure.ts'
+import { checkPackets } from './packets.ts'
 import { armorOf, type Signed } from './signed-object.ts'
 
 const label = 'PGP SIGNATURE'
-const keyBlock = /-----BEGIN PGP PUBLIC KEY BLOCK-----[^]*?-----END PGP PUBLIC KEY BLOCK-----/g
+const keyBlock = { begin: '-----BEGIN PGP PUBLIC KEY BLOCK-----', end: '-----END PGP PUBLIC KEY BLOCK-----' }
+/** In one entry of a Secret. */
+const maxBlocks = 1000
+/** In one keyring: openpgp reads an empty packet in some 10 µs, and all of them in one go. */
+const maxPackets = 10_000
 /** In one armored text; git makes one. */
 const maxSignatures = 16
 
@@ -15,18 +21,34 @@ const config: PartialConfig = {
 
 /** The keys of a keyring (RFC 9580), armored (several blocks may follow each other) or binary. Throws an Error where it cannot be read. */
 export async function readKeyring(content: Buffer): Promise<PublicKey[]> {
-  const { readKeys } = await import('openpgp')
-  const keys = content.includes('-----BEGIN PGP ')
-    ? await Promise.all(blocksOf(content.toString('latin1')).map((armoredKeys) => readKeys({ armoredKeys })))
-    : [await readKeys({ binaryKeys: content })]
-  if (keys.flat().some((key) => key.isPrivate())) throw new Error('it holds a private key, give the public key alone')
-  return keys.flat()
+  const { readKeys, unarmor } = await import('openpgp')
+  const pace = makePacer()
+  const keys: PublicKey[] = []
+  const isArmored = content.includes('-----BEGIN PGP ')
+  for (const part of isArmored ? blocksOf(content.toString('latin1')) : [content]) {
+    await pace()
+    const binaryKeys = Buffer.isBuffer(part) ? part : Buffer.from((await unarmor(part)).data as Uint8Array)
+    checkPackets(binaryKeys, maxPackets)
+    keys.push(...(await readKeys({ binaryKeys })))
+  }
+  if (keys.some((key) => key.isPrivate())) throw new Error('it holds a private key, give the public key alone')
+  return keys
 }
 
 function blocksOf(text: string): string[] {
   if (text.includes('-----BEGIN PGP PRIVATE KEY')) throw new Error('it holds a private key, give the public key alone')
-  const blocks = text.match(keyBlock)
-  if (!blocks) throw new Error('it holds no complete PGP public key block')
+  const { begin, end } = keyBlock
+  const blocks: string[] = []
+  // Not by a pattern: it would look for the end of each block that has none, again and again.
+  for (let at = 0; ;) {
+    const from = text.indexOf(begin, at)
+    const to = from < 0 ? -1 : text.indexOf(end, from)
+    if (to < 0) break
+    at = to + end.length
+    blocks.push(text.slice(from, at))
+    if (blocks.length > maxBlocks) throw new Error(`it holds more than ${maxBlocks} PGP public key blocks`)
+  }
+  if (blocks.length === 0) throw new Error('it holds no complete PGP public key block')
   return blocks
 }
 
@@ -51,10 +73,11 @@ export async function verifyPgp(signed: Signed, keys: readonly PublicKey[]): Pro
 
 /** Only signatures of bytes: one of text is the same for other line ends. */
 async function parseSignature(armored: string): Promise<Signature> {
-  const { enums, readSignature } = await import('openpgp')
+  const { enums, readSignature, unarmor } = await import('openpgp')
   armorOf(armored, label)
-  const parsed = await readSignature({ armoredSignature: armored })
-  if (parsed.packets.length > maxSignatures) throw new Error(`there are more than ${maxSignatures} signatures in one`)
+  const binarySignature = Buffer.from((await unarmor(armored)).data as Uint8Array)
+  checkPackets(binarySignature, maxSignatures)
+  const parsed = await readSignature({ binarySignature })
   if (parsed.packets.some(({ signatureType }) => signatureType !== enums.signature.binary)) {
     throw new Error('the signature is not of a kind that git makes')
   }

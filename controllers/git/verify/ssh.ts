@@ -28,6 +28,7 @@ const types: readonly string[] = [
   'sk-ecdsa-sha2-nistp256@openssh.com',
 ]
 const minRsaBits = 2047
+const maxLines = 10_000
 const namespace = 'git'
 
 /**
@@ -35,17 +36,16 @@ const namespace = 'git'
  * missed when it is too late, and options are refused because what they allow is not what is asked here.
  */
 export function readSshKeys(content: Buffer): SshKey[] {
-  return content
-    .toString()
-    .split('\n')
-    .flatMap((line, at) => {
-      if (/^\s*(?:#|$)/.test(line)) return []
-      try {
-        return [readSshKey(line.trim())]
-      } catch (err) {
-        throw new Error(`line ${at + 1}: ${messageOf(err)}`, { cause: err })
-      }
-    })
+  const lines = content.toString().split('\n')
+  if (lines.length > maxLines) throw new Error(`it has more than ${maxLines} lines`)
+  return lines.flatMap((line, at) => {
+    if (/^\s*(?:#|$)/.test(line)) return []
+    try {
+      return [readSshKey(line.trim())]
+    } catch (err) {
+      throw new Error(`line ${at + 1}: ${messageOf(err)}`, { cause: err })
+    }
+  })
 }
 
 function readSshKey(line: string): SshKey {

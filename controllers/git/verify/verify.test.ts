@@ -234,6 +234,13 @@ describe('the signature of a commit or tag', function () {
         /longer than 65536/,
       ],
       [
+        'many packets',
+        replaced(
+          `-----BEGIN PGP SIGNATURE-----\n\n${Buffer.alloc(40_000, Buffer.of(0xc2, 0)).toString('base64')}\n-----END PGP SIGNATURE-----`,
+        ),
+        /more than 16 packets/,
+      ],
+      [
         'garbage for SSH',
         replaced('-----BEGIN SSH SIGNATURE-----\nAAAA\n-----END SSH SIGNATURE-----'),
         /not well-formed/,
@@ -331,9 +338,13 @@ describe('the signature of a commit or tag', function () {
       ['x.asc', 'hello', /'x\.asc': ./],
       ['x.asc', '', /'x\.asc': ./],
       ['x.asc', good['a.asc'].slice(0, 200), /no complete PGP public key block/],
+      ['x.asc', good['a.asc'].slice(0, 37).repeat(28_000), /no complete PGP public key block/],
+      ['x.asc', good['a.asc'].repeat(1001), /more than 1000 PGP public key blocks/],
       ['x.asc', good['a.asc'].replace(/(\n\n.{8}).{8}/, '$1AAAAAAAA'), /'x\.asc': ./],
+      ['x.asc', Buffer.alloc(40_000, Buffer.of(0xc6, 0)), /'x\.asc': it holds more than 10000 packets/],
       ['x.asc', secret, /holds a private key/],
       ['x.sshpub', 'hello', /'x\.sshpub': line 1: it must start with one of the key types ssh-ed25519, /],
+      ['x.sshpub', '\n'.repeat(10_000), /'x\.sshpub': it has more than 10000 lines/],
       ['x.sshpub', `\n# fine\n${type} !!!`, /line 3: the ssh-ed25519 key is not in base64/],
       ['x.sshpub', `ssh-rsa ${base64}`, /line 1: the key is not of the type ssh-rsa/],
       ['x.sshpub', `cert-authority ${type} ${base64}`, /line 1: it must start with/],

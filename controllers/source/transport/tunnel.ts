@@ -66,7 +66,24 @@ async function openSocks(
   signal: AbortSignal,
 ): Promise<Socket> {
   const socket = connect({ host: url.hostname.replace(/^\[|\]$/g, ''), port: Number(url.port || 1080), signal })
-  await once(socket, 'connect', { signal })
+  try {
+    await once(socket, 'connect', { signal })
+    await greetSocks(socket, username, password, signal)
+    const portBytes = Buffer.from([port >> 8, port & 255])
+    socket.write(Buffer.concat([Buffer.from([5, 1, 0, 3]), short(host), portBytes]))
+    const [, reply = 1, , kind] = await take(socket, 4, signal)
+    if (reply !== 0) throw new Error(replies[reply] ?? `it answers ${reply}`)
+    // The address it uses, which nobody wants to know.
+    const length = kind === 1 ? 4 : kind === 4 ? 16 : (await take(socket, 1, signal))[0]!
+    await take(socket, length + 2, signal)
+    return socket
+  } catch (err) {
+    socket.destroy()
+    throw err
+  }
+}
+
+async function greetSocks(socket: Socket, username: string, password: string, signal: AbortSignal): Promise<void> {
   const methods = username || password ? [0, 2] : [0]
   socket.write(Buffer.from([5, methods.length, ...methods]))
   const [version, method] = await take(socket, 2, signal)
@@ -76,14 +93,6 @@ async function openSocks(
     socket.write(Buffer.concat([Buffer.from([1]), short(username), short(password)]))
     if ((await take(socket, 2, signal))[1] !== 0) throw new Error('it does not accept the credentials')
   } else if (method !== 0) throw new Error('it wants another kind of authentication')
-  const portBytes = Buffer.from([port >> 8, port & 255])
-  socket.write(Buffer.concat([Buffer.from([5, 1, 0, 3]), short(host), portBytes]))
-  const [, reply = 1, , kind] = await take(socket, 4, signal)
-  if (reply !== 0) throw new Error(replies[reply] ?? `it answers ${reply}`)
-  // The address it uses, which nobody wants to know.
-  const length = kind === 1 ? 4 : kind === 4 ? 16 : (await take(socket, 1, signal))[0]!
-  await take(socket, length + 2, signal)
-  return socket
 }
 
 /** A string behind its length, as both RFCs have it. */
@@ -93,11 +102,24 @@ function short(text: string): Buffer {
   return Buffer.concat([Buffer.from([bytes.length]), bytes])
 }
 
+/** Byte by byte: as long as something is left in it, a stream says at once that it can be read. */
 async function take(socket: Socket, count: number, signal: AbortSignal): Promise<Buffer> {
-  for (;;) {
-    const bytes = socket.read(count) as Buffer | null
-    if (bytes?.length === count) return bytes
-    if (bytes || socket.readableEnded) throw new Error('it has closed the connection')
-    await Promise.race([once(socket, 'readable', { signal }), once(socket, 'end', { signal })])
+  const taken: number[] = []
+  while (taken.length < count) {
+    const byte = socket.read(1) as Buffer | null
+    if (byte) taken.push(byte[0]!)
+    else if (socket.readableEnded) throw new Error('it has closed the connection')
+    else await readableOrEnded(socket, signal)
+  }
+  return Buffer.from(taken)
+}
+
+async function readableOrEnded(socket: Socket, signal: AbortSignal): Promise<void> {
+  const either = new AbortController()
+  const options = { signal: AbortSignal.any([signal, either.signal]) }
+  try {
+    await Promise.race([once(socket, 'readable', options), once(socket, 'end', options)])
+  } finally {
+    either.abort() // takes the other listener away
   }
 }

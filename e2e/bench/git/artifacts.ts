@@ -128,7 +128,8 @@ async function keptMirror({ stage, repository, sizes, folder, cpus }: Setting): 
   }
 }
 
-async function floorOf(setting: Setting): Promise<Cost> {
+/** What native git and gzip need for an archive of `main`, which is compared with the commit. */
+export async function floorOf(setting: Setting): Promise<Cost> {
   const { repository } = setting
   const tip = await commitOf(repository, main)
   return withFloor(setting, cloneAndArchive, {

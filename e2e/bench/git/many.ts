@@ -5,8 +5,9 @@ import type { Repository } from '../../git-server.ts'
 import { watchTree } from '../process-tree.ts'
 import { type Figures, ratio, type Ratio, type Row } from '../report.ts'
 import type { Arm } from './arm.ts'
-import { type Cost, cloneAndArchive, costOf, diskBytes, figuresOf, rounded } from './measure.ts'
-import { assertServes, commitOf, type Setting, urlOf, withArm, withFloor } from './setting.ts'
+import { floorOf } from './artifacts.ts'
+import { type Cost, costOf, diskBytes, figuresOf, rounded } from './measure.ts'
+import { assertServes, commitOf, type Setting, urlOf, withArm } from './setting.ts'
 
 const mib = 2 ** 20
 
@@ -71,8 +72,8 @@ export async function idle(setting: Setting): Promise<Row[]> {
   for (const command of setting.arms)
     arms[command.name] = await withArm(setting, command, async ({ process }) => {
       await delay(settleMs)
-      const { peakPssBytes, peakRssBytes } = watchTree(process.pid).stop()
-      return { memoryMiB: rounded(peakPssBytes / mib), residentMiB: rounded(peakRssBytes / mib) }
+      const { peakMemoryBytes } = watchTree(process.pid).stop()
+      return { memoryMiB: rounded(peakMemoryBytes / mib) }
     })
   const ratios = [ratio('memory, MiB', Number(arms['ours']!['memoryMiB']), { atMost: 110 })]
   return [{ name: 'idle', fileSystem: setting.fileSystem, arms, ratios, compared: 'nothing is made' }]
@@ -126,7 +127,7 @@ const writesPerObject = 3
 /** One clone, one archive, and as many writes to the API as the objects cannot do without. */
 async function floorOfMany(setting: Setting): Promise<Cost> {
   const { stage, repository, sizes } = setting
-  const cost = await withFloor(setting, cloneAndArchive, { repository })
+  const cost = await floorOf(setting)
   await stage.enter()
   const names = Array.from({ length: sizes.many }, (_, n) => `app-${n}`)
   for (const name of names) await stage.create(name, { url: urlOf(stage.git, repository), ref: { branch: 'main' } })

@@ -1,8 +1,11 @@
 import { execFile } from 'node:child_process'
+import { open, rm } from 'node:fs/promises'
+import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { isolated } from '../../git-repository.ts'
 import type { GitServer } from '../../git-server.ts'
 import { startProcess } from '../../tools/process.ts'
+import { temporaryFolder } from '../../tools/temporary.ts'
 import { watchTree } from '../process-tree.ts'
 import { median, type Figures } from '../report.ts'
 
@@ -11,7 +14,7 @@ export interface Cost {
   wallMs: number
   /** Of the measured processes and all they have started. */
   cpuSeconds: number
-  /** The highest sum over the process tree; memory that processes share counts once. */
+  /** The highest sum over the process tree; what processes of one program share counts once. */
   peakMemoryBytes: number
   upstreamBytes: number
   upstreamRequests: number
@@ -24,17 +27,18 @@ export async function costOf(pid: number, git: GitServer, work: () => Promise<vo
   const startedAt = performance.now()
   await work()
   const wallMs = performance.now() - startedAt
-  const { cpuSeconds, peakPssBytes } = watch.stop()
+  const { cpuSeconds, peakMemoryBytes } = watch.stop()
   const { requests, bytesIn, bytesOut } = git.requests()
   return {
     wallMs,
     cpuSeconds,
-    peakMemoryBytes: peakPssBytes,
+    peakMemoryBytes,
     upstreamBytes: bytesIn + bytesOut,
     upstreamRequests: requests,
   }
 }
 
+const run = promisify(execFile)
 const doneMark = 'openflux-bench: done'
 
 /** Measures a shell script that takes paths and URLs as `$1`, `$2`, …: native git, without anybody's configuration. Throws with its output when it fails. */
@@ -43,11 +47,14 @@ export async function costOfScript(
   args: readonly string[],
   { git, cpus }: { git: GitServer; cpus: string | undefined },
 ): Promise<Cost> {
-  const finished = Promise.withResolvers<void>()
-  // The process stays, so that what its children have used can still be read from it.
-  const command = `set -e\n${script}\necho '${doneMark}'\nexec sleep 600`
+  const folder = await temporaryFolder()
+  const start = join(folder, 'start')
+  await run('mkfifo', [start])
+  // It begins when it is told to, as it must not be ahead of whoever measures; and it stays, so that what its children have used can still be read from it.
+  const command = `set -e\nread -r _ < "$0"\n${script}\necho '${doneMark}'\nexec sleep 600`
   const pinned = cpus ? ['taskset', '-c', cpus] : []
-  const [program, ...rest] = [...pinned, '/bin/sh', '-c', command, 'floor', ...args]
+  const [program, ...rest] = [...pinned, '/bin/sh', '-c', command, start, ...args]
+  const finished = Promise.withResolvers<void>()
   const child = await startProcess({
     name: 'floor',
     command: program!,
@@ -58,11 +65,17 @@ export async function costOfScript(
   const failed = child.exited.then(() => {
     throw new Error(`the floor's script failed:\n${child.logs(20)}`)
   })
+  failed.catch(() => undefined) // it ends by our signal, once nobody waits for it
+  const gate = await open(start, 'r+') // which waits for nobody at the other end (fifo(7))
   try {
-    return await costOf(child.pid, git, () => Promise.race([finished.promise, failed]))
+    return await costOf(child.pid, git, async () => {
+      await gate.write('\n')
+      await Promise.race([finished.promise, failed])
+    })
   } finally {
-    failed.catch(() => undefined) // it ends by our signal now
     await child.stop()
+    await gate.close()
+    await rm(folder, { recursive: true, force: true })
   }
 }
 
@@ -88,8 +101,6 @@ export function figuresOf(costs: readonly Cost[]): Figures {
 export function rounded(value: number, digits = 1): number {
   return Number(value.toFixed(digits))
 }
-
-const run = promisify(execFile)
 
 /** Bytes on disk below folders; a file with several names counts once. */
 export async function diskBytes(...folders: string[]): Promise<number> {
