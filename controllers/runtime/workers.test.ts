@@ -23,7 +23,7 @@ function open(concurrent: number, maxLongPerNamespace: number, maxLong = 100) {
     running,
     async close() {
       queue.close()
-      for (const end of [...running.values()]) end()
+      for (const end of running.values()) end()
       await ended
     },
   }
@@ -31,7 +31,8 @@ function open(concurrent: number, maxLongPerNamespace: number, maxLong = 100) {
 
 describe('workers', () => {
   it('go on with other keys while some passes take long, and are no more than before when these have ended', async () => {
-    const { queue, running, close } = open(2, 10)
+    const stage = open(2, 10)
+    const { queue, running } = stage
     for (const key of ['a/1', 'a/2', 'a/3', 'a/4', 'a/5']) queue.add(key)
     await eventually(() => running.size === 5)
     for (const key of ['a/1', 'a/2', 'a/3', 'a/4', 'a/5']) running.get(key)!()
@@ -39,27 +40,29 @@ describe('workers', () => {
     for (let i = 0; i < 10; i++) queue.add(`b/${i}`)
     await new Promise(setImmediate)
     assert.equal(running.size, 2)
-    await close()
+    await stage.close()
   })
 
   it('leave a namespace alone that has as many long passes as it may, and take it up again when one has ended', async () => {
-    const { queue, running, close } = open(1, 2)
+    const stage = open(1, 2)
+    const { queue, running } = stage
     for (const key of ['a/1', 'a/2', 'a/3', 'b/1', 'b/2', 'c/1']) queue.add(key)
     await eventually(() => running.has('c/1') && running.has('b/2'))
     assert.deepEqual([...running.keys()].toSorted(), ['a/1', 'a/2', 'b/1', 'b/2', 'c/1'])
     running.get('a/1')!()
     await eventually(() => running.has('a/3'))
-    await close()
+    await stage.close()
   })
 
   it('are replaced no more often than is allowed', async () => {
-    const { queue, running, close } = open(1, 10, 2)
+    const stage = open(1, 10, 2)
+    const { queue, running } = stage
     for (const key of ['a/1', 'a/2', 'a/3', 'a/4', 'a/5']) queue.add(key)
     await eventually(() => running.size === 3)
     await new Promise((resolve) => setTimeout(resolve, 60))
     assert.equal(running.size, 3)
     running.get('a/3')!()
     await eventually(() => running.has('a/4'))
-    await close()
+    await stage.close()
   })
 })

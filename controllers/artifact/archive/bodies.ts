@@ -6,7 +6,7 @@ import { orAborted } from './pace.ts'
 import { quote } from '../quote.ts'
 
 /** How far bodies are asked for ahead of the one being written, so that a source that answers in order is never idle. */
-const aheadEntries = 64
+const aheadEntries = 512
 const aheadBytes = 4 * 2 ** 20
 /** A larger body is not held in memory: it is opened when its turn comes, and streams. */
 const smallBytes = 2 ** 20

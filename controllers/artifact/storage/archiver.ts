@@ -1,9 +1,11 @@
 import { hash } from 'node:crypto'
+import { availableParallelism } from 'node:os'
 import { rm, type FileHandle } from 'node:fs/promises'
 import { join } from 'node:path'
 import { writeArchive, type ArchiveResult } from '../archive/archive.ts'
 import { archiveError } from '../archive/entry-path.ts'
 import { gzipSingle } from '../archive/gzip.ts'
+import { Throttle } from '../../runtime/throttle.ts'
 import { gzipMembers, type MemberCache } from '../archive/member-gzip.ts'
 import type { Blobs } from './blobs.ts'
 import { writerOf } from './durable.ts'
@@ -32,6 +34,9 @@ export interface Archived extends Published {
   droppedSymlinks: number
 }
 
+/** More at a time would take more memory and no less time. */
+const builds = new Throttle(availableParallelism())
+
 type Rules = Pick<StoreOptions, 'ignore' | 'contentKey' | 'symlinks' | 'signal'>
 
 /** Makes archives out of entries, taking from those that were made before what is the same: all of it, or members of it. */
@@ -47,7 +52,8 @@ export class Archiver {
   /** Has the archive of these entries published. Throws what reading, writing and `publish` throw. */
   async archive(entries: Entries, rules: Rules, publish: Publish): Promise<Archived> {
     const { contentKey, ignore, symlinks, signal } = rules
-    const build = (): Promise<{ result: Archived; archive: KnownArchive }> => this.#build(entries, rules, publish)
+    const build = (): Promise<{ result: Archived; archive: KnownArchive }> =>
+      builds.run(signal, () => this.#build(entries, rules, publish))
     if (contentKey === undefined) return (await build()).result
     const reuse = async (known: KnownArchive): Promise<Archived | undefined> => {
       const published = await publish({ temp: undefined, ...known })

@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict'
 import { createHash, randomBytes } from 'node:crypto'
 import { createWriteStream } from 'node:fs'
+import { readdir, rm } from 'node:fs/promises'
+import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import type { RawEntry, Repository } from '../../../e2e/git-repository.ts'
 import { writeArchive } from '../../artifact/archive/archive.ts'
@@ -173,6 +175,24 @@ describe('the files of a commit', function () {
     const pending = other!.open()
     await Promise.all([assert.rejects(pending, /closed/), open.at(-1)!.close()])
     await assert.rejects(closed!.open(), /closed/)
+  })
+
+  it('hold nothing any more where they are closed while their mirror is made anew', async () => {
+    const sha = await repository.commit({ 'a.txt': 'a' }, 'held', { branch: 'held' })
+    const cacheFolder = join(stage.folder, 'held')
+    const mirror = stage.open({ cacheFolder }).mirrorFor(`${stage.server.url}/app.git`, anonymous)
+    const content = await openContent({ mirror, sha, ref: 'refs/heads/held', signal: AbortSignal.timeout(60_000) })
+    const packs = join(cacheFolder, 'mirrors', mirror.key, 'repository.git/objects/pack')
+    for (const name of await readdir(packs)) await rm(join(packs, name))
+    const fetchCommit = mirror.fetchCommit.bind(mirror)
+    mirror.fetchCommit = async (...args) => {
+      const lease = await fetchCommit(...args)
+      setImmediate(() => void content.close())
+      return lease
+    }
+    await assert.rejects(readAll(content.entries), /closed/)
+    assert.equal(mirror.isInUse, false)
+    assert.equal(stage.warnings.splice(0).length, 1)
   })
 
   it('are refused where there are too many, however small the repository is', async () => {

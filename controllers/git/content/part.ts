@@ -132,16 +132,19 @@ export class Part implements Origin {
     await this.rest()
     this.#lease.release()
     this.#lease = lease
+    if (!this.#closed) return
+    lease.release() // nobody else would any more
+    throw new Error('closed')
   }
 
   /** Reads a blob through one process, which the first call starts. */
   async read(oid: string): Promise<Buffer | Readable> {
-    if (this.#closed) throw new Error('closed')
     this.#reader ??= this.#startReader()
     return await this.#reader.read(oid, 'blob')
   }
 
   #startReader(): ObjectReader {
+    if (this.#closed) throw new Error('closed')
     const lease = this.#lease
     this.readers.admit(this)
     return new ObjectReader(lease.repository, this.place.signal, (err) => explained(err, lease, this.place))

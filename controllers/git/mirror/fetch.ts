@@ -1,4 +1,6 @@
+import { availableParallelism } from 'node:os'
 import { ReconcileError } from '../../runtime/errors.ts'
+import { Throttle } from '../../runtime/throttle.ts'
 import type { GitHome } from '../environment.ts'
 import { aborted, gitFailure } from '../failure.ts'
 import { GitError, runGit } from '../git.ts'
@@ -36,6 +38,8 @@ export class DamagedError extends ReconcileError {}
 export class TooLargeError extends ReconcileError {}
 
 const watchMs = 50
+/** Half of the time of a fetch is waiting; each takes memory in proportion to what it brings. */
+const fetches = new Throttle(2 * availableParallelism())
 
 /** Runs one fetch. Throws RefusedError, MovedError, DamagedError, TooLargeError or another ReconcileError `GitOperationFailed`. */
 export async function fetchInto(request: FetchRequest): Promise<void> {
@@ -44,13 +48,15 @@ export async function fetchInto(request: FetchRequest): Promise<void> {
   const connection = await remote.connect(home)
   const watch = watchSize(repository, maxBytes, tooLarge)
   try {
-    await runGit(argumentsOf(request, repository.dir, connection.url), {
-      env: connection.env,
-      signal: AbortSignal.any([signal, tooLarge.signal]),
-      secrets: remote.access.secrets,
-      onStart,
-      input: request.objects?.join('\n'),
-    })
+    await fetches.run(signal, () =>
+      runGit(argumentsOf(request, repository.dir, connection.url), {
+        env: connection.env,
+        signal: AbortSignal.any([signal, tooLarge.signal]),
+        secrets: remote.access.secrets,
+        onStart,
+        input: request.objects?.join('\n'),
+      }),
+    )
     if ((await repository.sizeBytes()) > maxBytes) tooLarge.abort()
   } catch (err) {
     if (signal.aborted) throw aborted(remote.url, signal)

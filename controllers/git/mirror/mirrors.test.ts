@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
-import { cp, readdir, readFile } from 'node:fs/promises'
+import { cp, readdir, readFile, utimes, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { eventually } from '../../runtime/eventually.ts'
 import { registry } from '../../runtime/metrics.ts'
@@ -57,6 +57,19 @@ describe('mirrors', function () {
     const folder = join(stage.cacheFolder, 'mirrors')
     await cp(join(folder, mirror.key), join(folder, `${mirror.key}.removed`), { recursive: true })
     await eventually(() => stage.mirrors.sweep(10).then(async () => (await readdir(folder)).length === 0))
+  })
+
+  it('go although something else is among them that is none', async () => {
+    const mirror = mirrorOf()
+    await use(mirror)
+    const folder = join(stage.cacheFolder, 'mirrors')
+    // Before and behind it, whatever the order in which they are listed.
+    for (const name of ['0', 'z']) {
+      await writeFile(join(folder, name), '')
+      await utimes(join(folder, name), 0, 0)
+    }
+    await eventually(() => stage.mirrors.sweep(10).then(async () => (await readdir(folder)).length === 2))
+    assert.match(stage.warnings[0]!, /^mirror '[0z]' not swept: /)
   })
 
   it('go when all together take too much: first the one that nobody has used for longest, and never one in use', async () => {

@@ -92,17 +92,25 @@ class MirrorPool implements Mirrors {
 
   async sweep(idleMs: number = defaultIdleMs): Promise<void> {
     const oldMs = Date.now() - idleMs
-    for (const name of await readdir(this.#folder)) {
-      const path = join(this.#folder, name)
-      const mirror = this.#mirrors.get(name)
-      const usedMs = mirror ? await noteUse(path, mirror.usedAtMs) : await lastUse(path)
-      if (name.endsWith(removed)) await rm(path, { recursive: true, force: true })
-      else if (usedMs < oldMs) await this.#remove(name)
-      else await this.#measure(name)
-    }
+    for (const name of await readdir(this.#folder)) await this.#tend(name, oldMs).catch(this.#failedAt(name))
     // Who has asked for none is a standby: it does not know which ones are being read.
     if (this.#mirrors.size > 0) await this.#trim()
     for (const [key, mirror] of this.#mirrors) if (mirror.usedAtMs < oldMs) this.#mirrors.delete(key)
+  }
+
+  /** Removes one mirror if it is old, or what is left of it; else looks at what it takes. */
+  async #tend(name: string, oldMs: number): Promise<void> {
+    const path = join(this.#folder, name)
+    const mirror = this.#mirrors.get(name)
+    const usedMs = mirror ? await noteUse(path, mirror.usedAtMs) : await lastUse(path)
+    if (name.endsWith(removed)) await rm(path, { recursive: true, force: true })
+    else if (usedMs < oldMs) await this.#remove(name)
+    else await this.#measure(name)
+  }
+
+  /** What cannot be removed must not keep all others. */
+  #failedAt(name: string): (err: unknown) => void {
+    return (err) => this.#options.warn?.(`mirror '${name}' not swept: ${messageOf(err)}`, '')
   }
 
   async #remove(key: string): Promise<void> {
@@ -142,7 +150,7 @@ class MirrorPool implements Mirrors {
     )
     for (const { name } of aged.toSorted((a, b) => a.usedMs - b.usedMs)) {
       if (!this.#use.isTooMuch) return
-      await this.#remove(name)
+      await this.#remove(name).catch(this.#failedAt(name))
     }
   }
 
