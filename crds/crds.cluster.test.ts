@@ -3,7 +3,7 @@ import { ArtifactKind } from '../controllers/artifact/types.ts'
 import { GitRepositoryKind } from '../controllers/git/types.ts'
 import { Client } from '../controllers/runtime/client.ts'
 import { apiVersionOf, type Kind, type KubeObject } from '../controllers/runtime/kind.ts'
-import { credentialsFrom, loadKubeConfig } from '../controllers/runtime/kube-config.ts'
+import { loadCredentials } from '../controllers/runtime/kube-config.ts'
 import { type Kubectl, makeKubectl } from '../deploy/kubectl.ts'
 import { type ControlPlane, startControlPlane } from '../e2e/control-plane/index.ts'
 import { eventuallyHolds } from '../controllers/runtime/eventually.ts'
@@ -46,7 +46,7 @@ describe('CRDs on a real API server', function () {
     this.timeout(900_000)
     cluster = await startControlPlane()
     kubectl = await makeKubectl(cluster)
-    client = new Client(credentialsFrom(loadKubeConfig(cluster.kubeconfig)), 'crds-test')
+    client = new Client(loadCredentials(cluster.kubeconfig), 'crds-test')
     await kubectl.run(['apply', '-f', import.meta.dirname])
     await kubectl.run(['wait', '--for=condition=Established', 'crd', '--all', '--timeout=30s'])
   })

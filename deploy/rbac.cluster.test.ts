@@ -3,7 +3,7 @@ import { applyArtifact } from '../controllers/artifact/artifact.ts'
 import { type GitRepository, GitRepositoryKind } from '../controllers/git/types.ts'
 import { Client, isStatus } from '../controllers/runtime/client.ts'
 import type { Kind, KubeObject } from '../controllers/runtime/kind.ts'
-import { credentialsFrom, loadKubeConfig } from '../controllers/runtime/kube-config.ts'
+import { loadCredentials } from '../controllers/runtime/kube-config.ts'
 import { readServiceAccount, serviceAccountToken } from '../controllers/source/identity/service-account.ts'
 import { type ControlPlane, startControlPlane } from '../e2e/control-plane/index.ts'
 import { eventuallyHolds } from '../controllers/runtime/eventually.ts'
@@ -35,7 +35,7 @@ let cluster: ControlPlane
 let kubectl: Kubectl
 let admin: Client
 
-const clientOf = (kubeconfig: string) => new Client(credentialsFrom(loadKubeConfig(kubeconfig)), 'rbac-test')
+const clientOf = (kubeconfig: string) => new Client(loadCredentials(kubeconfig), 'rbac-test')
 
 /** The verbs, of those given, that RBAC grants on `resource[.group][/subresource][=name] [in namespace]`; without one, in all of them. */
 async function granted(who: { user: string; groups: string[] }, verbs: string, target: string): Promise<string> {

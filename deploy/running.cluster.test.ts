@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { type Artifact, ArtifactKind } from '../controllers/artifact/types.ts'
 import { type GitRepository, GitRepositoryKind } from '../controllers/git/types.ts'
 import { Client } from '../controllers/runtime/client.ts'
-import { credentialsFrom, loadKubeConfig } from '../controllers/runtime/kube-config.ts'
+import { loadCredentials } from '../controllers/runtime/kube-config.ts'
 import { startController } from '../e2e/controller-process.ts'
 import { type ControlPlane, startControlPlane } from '../e2e/control-plane/index.ts'
 import { type GitServer, startGitServer } from '../e2e/git-server.ts'
@@ -72,7 +72,7 @@ describe('the git controller as deployed', function () {
   it('takes its flags, and needs no right that its service account does not have', async () => {
     const groups = ['system:serviceaccounts', `system:serviceaccounts:${namespace}`]
     const kubeconfig = await cluster.userKubeconfig(serviceAccount, groups)
-    const client = new Client(credentialsFrom(loadKubeConfig(cluster.kubeconfig)), 'deployed-test')
+    const client = new Client(loadCredentials(cluster.kubeconfig), 'deployed-test')
     const commit = await createPrivateRepository()
     await using controller = await startController({ kubeconfig, storage, ...(await commandLine()) })
 

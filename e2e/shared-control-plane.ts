@@ -1,6 +1,6 @@
 import { Client } from '../controllers/runtime/client.ts'
 import type { Kind, KubeObject } from '../controllers/runtime/kind.ts'
-import { credentialsFrom, loadKubeConfig } from '../controllers/runtime/kube-config.ts'
+import { loadCredentials } from '../controllers/runtime/kube-config.ts'
 import { type ControlPlane, startControlPlane } from './control-plane/index.ts'
 
 let running: Promise<ControlPlane> | undefined
@@ -20,9 +20,9 @@ export const mochaHooks = {
 
 /** A client with the rights of a cluster administrator. `server` replaces the address, e.g. by that of a proxy. */
 export function clientFor(kubeconfig: string, fieldManager = 'test', server?: string): Client {
-  const config = loadKubeConfig(kubeconfig)
-  if (server) Object.assign(config.getCurrentCluster()!, { server })
-  return new Client(credentialsFrom(config), fieldManager)
+  const credentials = loadCredentials(kubeconfig)
+  if (!server) return new Client(credentials, fieldManager)
+  return new Client(async (refresh) => ({ ...(await credentials(refresh)), server }), fieldManager)
 }
 
 const NamespaceKind: Kind<KubeObject> = {

@@ -6,7 +6,7 @@ import { type EventRecorder, KubeEventRecorder } from './events.ts'
 import { processIdentity, type RuntimeFlags } from './flags.ts'
 import { Informer, type InformerOptions } from './informer.ts'
 import { apiVersionOf, type Kind, type KubeObject } from './kind.ts'
-import { credentialsFrom, loadKubeConfig } from './kube-config.ts'
+import { loadCredentials } from './kube-config.ts'
 import { LeaderElector } from './lease.ts'
 import { leaseName } from './lease-name.ts'
 import { type Logger, makeLogger } from './log.ts'
@@ -54,7 +54,7 @@ export class Manager {
   constructor(flags: RuntimeFlags, name: string) {
     this.flags = flags
     this.log = makeLogger(flags.logLevel, flags.logEncoding)
-    this.client = new Client(credentialsFrom(loadKubeConfig(flags.kubeconfig)), name)
+    this.client = new Client(loadCredentials(flags.kubeconfig), name)
   }
 
   /** The namespaces that the flags let this process watch. */
