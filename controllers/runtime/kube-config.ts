@@ -20,7 +20,7 @@ export type CredentialSource = (refresh?: boolean) => Promise<Credentials>
 /** What is read: `identity` is equal for equal TLS connections. */
 interface Reading extends Omit<Credentials, 'dispatcher'> {
   identity: string
-  makeDispatcher(): Dispatcher
+  makeDispatcher: () => Dispatcher
 }
 
 /** In-cluster tokens are rotated by the kubelet about hourly and exec plugins answer at once while theirs is good. */

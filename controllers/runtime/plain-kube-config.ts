@@ -64,7 +64,8 @@ function fromFile(file: string): PlainKubeConfig | undefined {
   const { server, 'tls-server-name': servername } = cluster
   if (typeof server !== 'string' || !server.startsWith('https://')) return undefined
   const from = (fields: Fields, name: string) => sourceOf(fields, name, dirname(file))
-  const token = user['token'] ? { content: String(user['token']) } : pathOf(user['tokenFile'], dirname(file))
+  const { token: text, tokenFile } = user
+  const token = typeof text === 'string' && text ? { content: text } : pathOf(tokenFile, dirname(file))
   return {
     server: server.replace(/\/+$/, ''),
     ...defined('ca', from(cluster, 'certificate-authority')),
