@@ -22,7 +22,7 @@ export interface Upstream<T extends SourceObject, U> {
   publish(files: Record<string, string>): Promise<void>
   /** Makes upstream unreachable, and reachable again. */
   setDown(down: boolean): Promise<void>
-  /** For kinds that take credentials from a Secret. */
+  /** To be left out by kinds that take no credentials, together with `hasCredentials: false`. */
   credentials?: {
     /** The fields of a spec that name the Secret. */
     specOf(secretName: string): Partial<T['spec']>
@@ -38,8 +38,9 @@ export interface Upstream<T extends SourceObject, U> {
 export function describeSource<T extends SourceObject, U>(
   name: string,
   makeUpstream: () => Promise<Upstream<T, U>>,
+  { hasCredentials = true }: { hasCredentials?: boolean } = {},
 ): void {
-  describeTrust(name, makeUpstream)
+  describeTrust(name, makeUpstream, hasCredentials)
   describe(`${name} as a source`, function () {
     this.timeout(120_000)
     let upstream: Upstream<T, U>
