@@ -279,7 +279,7 @@ describe('archive', function () {
     const opened: number[] = []
     const releases: (() => void)[] = []
     const sizes = [
-      ...Array.from({ length: 100 }, () => 10),
+      ...Array.from({ length: 600 }, () => 10),
       ...Array.from({ length: 10 }, () => 1_000_000),
       2_000_000,
       5,
@@ -308,10 +308,10 @@ describe('archive', function () {
       opened,
       sizes.map((_, i) => i),
     )
-    assert.equal(waits[0], 64)
-    assert.equal(Math.max(...waits), 64)
-    assert.equal(waits[100], 4, 'four megabytes ahead')
-    assert.equal(waits[110], 1, 'nothing beside a large one')
+    assert.equal(waits[0], 512)
+    assert.equal(Math.max(...waits), 512)
+    assert.equal(waits[600], 4, 'four megabytes ahead')
+    assert.equal(waits[610], 1, 'nothing beside a large one')
   })
 
   it('ends with the reason of the signal while a source or a body hangs', async () => {
