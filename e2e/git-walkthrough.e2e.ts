@@ -50,9 +50,10 @@ describe('the walk-through of a GitRepository', () => {
   it('gives an Artifact that is owned by it and says the same', async () => {
     const object = await story.ready('podinfo')
     const artifact = (await story.artifact('podinfo'))!
-    const { url, revision, digest, size, lastUpdateTime } = object.status.artifact
+    const { url, revision, digest, size, lastUpdateTime, metadata } = object.status.artifact
     assert.equal(artifact.metadata.name, `gitrepository-${story.namespace}-podinfo`)
-    assert.deepEqual(artifact.spec, { url, revision, digest, size, lastUpdateTime })
+    assert.deepEqual(artifact.spec, { url, revision, digest, size, lastUpdateTime, metadata })
+    assert.equal(metadata?.['git.message'], 'first words')
     assert.deepEqual(artifact.metadata.ownerReferences, [
       {
         apiVersion: 'source.toolkit.fluxcd.io/v1',
